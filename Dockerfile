@@ -3,7 +3,7 @@
 #
 #   docker build -t cofferdam:all .
 #   docker build -t cofferdam:python --build-arg LANGUAGES=python .
-#   docker run --rm -p 4040:4040 --privileged cofferdam:python
+#   docker run --rm -p 8080:8080 --privileged cofferdam:python
 #
 # --privileged is the plain way to let a container make boxes of its own;
 # `docker run --rm --privileged cofferdam:python doctor` tells what holds there,
@@ -50,8 +50,8 @@ RUN apt-get -q update \
 COPY langs /opt/cofferdam/langs
 RUN for slug in $(toolchains/slugs $LANGUAGES); do toolchains/warm $slug . || exit 1; done
 COPY --from=binary /src/target/image/cofferdam /usr/local/bin/cofferdam
-ENV LANGS_DIR=/opt/cofferdam/langs
+ENV LANGS_DIR=/opt/cofferdam/langs PORT=8080
 WORKDIR /
-EXPOSE 4040
+EXPOSE 8080
 ENTRYPOINT ["cofferdam"]
 CMD ["serve"]

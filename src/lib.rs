@@ -3,15 +3,18 @@
 //! Most use it as a program, `cofferdam`. As a library it runs agents' jobs, see [`jobs`], and has workspaces
 //! for their programs and code, see [`engine`].
 //!
-//! `config`, `policy` and `store` < `executor` < `check`, `job` and `workspace` < `telemetry` < `http` and `cli`:
+//! `egress` < `config`, `policy` and `store` < `executor` < `check`, `job`, `evaluation`, `case` and `workspace` < `telemetry` < `http` and `cli`:
 //! a folder imports from those before it only (`tests/layers.rs`). `engine` is the library over `workspace`.
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod check;
 pub mod cli;
 pub mod config;
+pub mod egress;
 pub mod engine;
+pub mod evaluation;
 pub mod executor;
 pub mod http;
 pub mod job;
@@ -73,6 +76,8 @@ pub mod jobs {
     //! `examples/run_job.rs` is a complete program. [`ControlName`] is a control of the sandbox, as
     //! a request names it in `policy.require_enforced`.
 
+    pub use crate::config::NetworkConfig;
+    pub use crate::egress::AllowList;
     pub use crate::executor::{
         Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
     };
@@ -82,6 +87,7 @@ pub mod jobs {
     };
     pub use crate::policy::WorkspaceRoots;
     pub use crate::store::{RunStore, StoreError, StoreSettings};
+    pub use cofferdam_core::NetworkObject;
     pub use cofferdam_core::job::ControlName;
     pub use cofferdam_core::job::*;
     pub use cofferdam_sandbox::enter_user_namespace;

@@ -33,20 +33,25 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, relative to the root.
-const WITH_COMMANDS: [&str; 13] = [
+const WITH_COMMANDS: [&str; 18] = [
     "README.md",
     "docs/artifacts.md",
     "docs/sessions.md",
+    "docs/cases.md",
     "docs/deploy.md",
+    "docs/egress.md",
     "docs/engine-cli.md",
     "docs/engine.md",
+    "docs/evaluations.md",
     "docs/execute.md",
     "docs/http-api.md",
     "docs/jobs.md",
     "docs/languages.md",
     "docs/operations.md",
     "docs/performance.md",
+    "docs/tasks.md",
     "docs/toolchains.md",
+    "docs/trying.md",
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -100,7 +105,7 @@ fn names_a_file(info: &str) -> bool {
 #[test]
 fn the_ci_blocks_of_the_documents_match_the_ci_script() {
     let ci = read(".ci/run");
-    let ci: Vec<&str> = ci.lines().collect();
+    let ci: Vec<&str> = ci.lines().map(str::trim_start).collect();
     for document in WITH_COMMANDS {
         for block in blocks(&read(document)).iter().filter(|block| block.info == "sh ci") {
             for command in block.text.lines() {

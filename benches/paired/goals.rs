@@ -27,6 +27,7 @@ pub enum Unit {
     Mebibytes,
     Megabytes,
     Kibibytes,
+    MegabytesPerSecond,
 }
 
 /// How the figure relates to A and B.
@@ -59,6 +60,11 @@ const fn millis(key: &'static str, name: &'static str, goal: Option<Goal>) -> Ro
 
 const fn amount(key: &'static str, name: &'static str, unit: Unit, at_most: f64) -> Row {
     Row { key, name, unit, figure: Figure::Amount, goal: Some(AtMost(at_most)) }
+}
+
+const fn speed(key: &'static str, name: &'static str, at_least: f64) -> Row {
+    let (unit, figure) = (Unit::MegabytesPerSecond, Figure::Ratio);
+    Row { key, name, unit, figure, goal: Some(AtLeast(at_least)) }
 }
 
 use Goal::{AtLeast, AtMost};
@@ -160,7 +166,7 @@ pub const ROWS: &[Row] = &[
     ),
     amount(
         "engine_output",
-        "peak of service memory for 60 MB of output − before",
+        "peak of service memory for 60 MB of a session's output − before",
         Unit::Mebibytes,
         8.0,
     ),
@@ -169,6 +175,56 @@ pub const ROWS: &[Row] = &[
         "peak of service memory for a tar bomb of 1 GiB − before",
         Unit::Mebibytes,
         16.0,
+    ),
+    millis("egress_first", "first request of a connection, by rules − direct", Some(AtMost(5.0))),
+    millis("egress_later", "later request of a connection, by rules − direct", Some(AtMost(0.3))),
+    millis(
+        "egress_event",
+        "line of an event stream, by rules, the slowest (B: median)",
+        Some(AtMost(50.0)),
+    ),
+    speed("egress_rule", "256 MiB by rules, HTTP/2 ÷ plain tunnel", 0.5),
+    speed("egress_search", "256 MiB by rules with the search, HTTP/2 ÷ plain tunnel", 0.35),
+    speed("egress_rule_http1", "256 MiB by rules, HTTP/1.1 ÷ plain tunnel", 0.5),
+    speed("egress_search_http1", "256 MiB by rules with the search, HTTP/1.1 ÷ plain tunnel", 0.35),
+    amount(
+        "egress_streams",
+        "peak of service memory for 64 streams by rules, HTTP/2 − before",
+        Unit::Mebibytes,
+        16.0,
+    ),
+    amount(
+        "egress_streams_http1",
+        "peak of service memory for 64 streams by rules, HTTP/1.1 − before",
+        Unit::Mebibytes,
+        16.0,
+    ),
+    millis(
+        "evaluation_start",
+        "POST to the agent's start, second evaluation of a task",
+        Some(AtMost(25.0)),
+    ),
+    millis(
+        "evaluation_first",
+        "an evaluation without its programs, the first",
+        Some(AtMost(300.0)),
+    ),
+    millis("evaluation_cached", "an evaluation without its programs, later", Some(AtMost(80.0))),
+    millis(
+        "evaluation_difference",
+        "100,000 files with 3 changed: compared, and given to a test",
+        Some(AtMost(150.0)),
+    ),
+    millis(
+        "evaluation_delete",
+        "DELETE to the end, at any step (A: longest, B: median)",
+        Some(AtMost(1000.0)),
+    ),
+    amount(
+        "evaluation_archive",
+        "the service's memory on an archive of 100 MiB (B: before)",
+        Unit::Mebibytes,
+        24.0,
     ),
 ];
 

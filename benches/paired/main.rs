@@ -25,9 +25,9 @@ mod report;
 mod runner;
 mod stats;
 
-use std::path::Path;
 use std::process::ExitCode;
 
+use cofferdam_test_server::shipped::repository;
 use families::FAMILIES;
 use machine::Machine;
 use report::Report;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     for family in asked() {
         family(&mut report);
     }
-    report.write(&Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench"));
+    report.write(&repository().join("target/bench"));
     let missed = report.missed();
     println!("{} goals missed", missed.len());
     let is_strict = std::env::var("BENCH_STRICT").is_ok_and(|strict| strict == "1");

@@ -189,6 +189,7 @@ fn unit(unit: Unit) -> &'static str {
         Unit::Mebibytes => "MiB",
         Unit::Megabytes => "MB",
         Unit::Kibibytes => "KiB",
+        Unit::MegabytesPerSecond => "MB/s",
     }
 }
 

@@ -11,7 +11,7 @@ from .tools import DOCKER_COMPOSE
 FILE = REPOSITORY / "deploy" / "compose.yaml"
 
 SPOILT = [("stop_grace_period", "stop_grace"), ("stop_grace_period: 80s", "stop_grace_period: 60s"),
-          ("4352m", "4g"), ("127.0.0.1:4040", "4040"), ("read_only: true", "read_only: false"),
+          ("4352m", "4g"), ("127.0.0.1:8080:8080", "8080:8080"), ("8080:8080", "8080:4040"), ("read_only: true", "read_only: false"),
           ("RUN_TIMEOUT_MAX: 60s", "RUN_TIMEOUT_MAX: 5m"), ("cap_drop: [ALL]", "cap_drop: []"),
           ("ISOLATION: strict", "ISOLATION: best"), ("RUN_CONCURRENCY: 4", "RUN_CONCURRENCY: 8"),
           ("privileged: true", "privileged: false"), ("tmpfs: [/run]", "tmpfs: [/run/cofferdam]")]
@@ -56,6 +56,9 @@ def service_faults(name, service):
         "an image without a registry": service["image"] == "cofferdam:all",
         "only variables that the service reads": set(env) <= sources.variables(),
         "on the loopback interface only": [port.get("host_ip") for port in service["ports"]] == ["127.0.0.1"],
+        "the port of the image":
+            [(int(port["published"]), port["target"]) for port in service["ports"]]
+            == [(sources.image_port(), sources.image_port())],
         "no run is longer than the drain":
             sources.seconds(env["RUN_TIMEOUT_MAX"]) <= sources.seconds(env["SHUTDOWN_GRACE"]),
         "time for the drain": go_seconds(service["stop_grace_period"]) > grace,

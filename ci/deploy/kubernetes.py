@@ -137,7 +137,7 @@ def deployment_faults(deployment, objects, variant):
 def is_health(probe, container):
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     return probe is not None and probe["httpGet"]["path"] == "/health" \
-        and ports.get(probe["httpGet"]["port"]) == int(sources.defaults()["PORT"])
+        and ports.get(probe["httpGet"]["port"]) == sources.image_port()
 
 
 def is_run_in_memory(pod, container):

@@ -27,6 +27,13 @@ def defaults():
     return dict(re.findall(r"^\| `([A-Z_]+)` \| *`?([^|]*?)`? *\|", table, re.M))
 
 
+def image_port():
+    """The port on which an image serves, as its Dockerfile sets and exposes it."""
+    dockerfile = (REPOSITORY / "Dockerfile").read_text()
+    [port] = set(re.findall(r"^(?:ENV .*\bPORT=|EXPOSE )(\d+)$", dockerfile, re.M))
+    return int(port)
+
+
 def variables():
     """The variables of the table in src/config/table."""
     table = "".join(path.read_text() for path in REPOSITORY.glob("src/config/table/*.rs"))

@@ -62,13 +62,16 @@ class GuestLog:
 
 
 def doctor_faults(text):
-    """Every control must be enforced, and those of cgroups by version 2."""
+    """Every control must be enforced, and those of cgroups by version 2. Programs can share a sandbox."""
     try:
-        controls = {control["name"]: control for control in json.loads(text)["controls"]}
+        report = json.loads(text)
+        controls, workspaces = ({control["name"]: control for control in report[part]}
+                                for part in ("controls", "workspaces"))
+        shared = workspaces["shared sandbox"]
     except (ValueError, KeyError, TypeError):
         yield f"printed {text!r}"
         return
-    for name, control in controls.items():
+    for name, control in [*controls.items(), ("shared sandbox", shared)]:
         if control["status"] != "enforced" or (name in BY_VERSION_2 and control["reason"] != "cgroup2"):
             yield f"{name} is {control['status']}: {control['reason']}"
     for name in sorted(BY_VERSION_2 - controls.keys()):

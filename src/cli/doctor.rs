@@ -11,6 +11,7 @@ use super::stdio::print;
 use crate::check::status::{ControlStatus, Examined};
 use crate::cli::options::sandbox_options::PROFILE;
 use crate::config::{Config, Overrides};
+use crate::evaluation::trees::session_base::check_base;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
@@ -25,12 +26,16 @@ Examples:
   cofferdam doctor --strict && ISOLATION=strict cofferdam serve
 
 What workspaces can have is listed after the controls. It is no isolation: --strict does not ask for it, and
-images are tried where ENGINE_STORE_DIR is.
+images are tried where ENGINE_STORE_DIR is. The row after them is about the files of evaluations: whether
+WORKSPACE_BASE can be used, and whether they lie on disk or in memory.
 Exit codes: 0; 1 with --strict unless every control is enforced; 125 if no sandbox can be created
 and a service would not start";
 
 /// `--strict` is given, and a control is not enforced.
 const NOT_WHOLE: u8 = 1;
+/// What to change where evaluations cannot use their directory.
+const BASE_FIX: &str =
+    "set WORKSPACE_BASE to a directory of this user with mode 0700, or to one that can be made";
 /// The longest line of the text report, characters.
 const LINE_CHARS_MAX: usize = 96;
 
@@ -59,7 +64,12 @@ impl DoctorCommand {
     pub fn run(self) -> Result<u8, Failure> {
         let mut report = examine()?;
         report.add_whole_sandbox(open_sandbox());
-        report.add_workspaces(&engine_dir());
+        // A problem of the configuration is for the service to tell.
+        let (config, _) = Config::read(std::env::vars_os(), &Overrides::default());
+        report.add_workspaces(&engine_dir(&config));
+        let base = config.evaluations.workspace_base.as_path();
+        let usable = check_base(base).map(|()| base);
+        report.add_evaluation_files(usable.map_err(|error| (error.to_string(), BASE_FIX)));
         let text = if self.json {
             let Examined { controls, environment } = (&report).into();
             let workspaces = report.workspaces.iter().map(Into::into).collect();
@@ -92,10 +102,9 @@ fn open_sandbox() -> Result<(), SetupFailure> {
 }
 
 /// Where a service's engine would keep images.
-fn engine_dir() -> PathBuf {
-    // A problem of the configuration is for the service to tell.
-    let (config, _) = Config::read(std::env::vars_os(), &Overrides::default());
-    std::path::absolute(&config.engine.store_dir).unwrap_or(config.engine.store_dir)
+fn engine_dir(config: &Config) -> PathBuf {
+    let directory = &config.engine.store_dir;
+    std::path::absolute(directory).unwrap_or_else(|_| directory.clone())
 }
 
 fn profile() -> Result<Profile, SetupFailure> {

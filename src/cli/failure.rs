@@ -62,6 +62,9 @@ pub enum Failure {
         /// The error.
         source: io::Error,
     },
+    /// What a command changed was changed in the directory too; one line for each path.
+    #[error("{}", conflict_lines(.0))]
+    Conflict(Vec<String>),
     /// The service cannot listen on its address.
     #[error("cannot listen on {address}: {}; choose another with --addr", error_words(source))]
     Listen {
@@ -79,6 +82,11 @@ pub enum Failure {
     /// The service failed.
     #[error("cannot serve: {}", error_words(.0))]
     Serve(io::Error),
+}
+
+fn conflict_lines(paths: &[String]) -> String {
+    let lines: Vec<_> = paths.iter().map(|path| format!("conflict: {path}")).collect();
+    lines.join("\n")
 }
 
 /// How to fix a sandbox that could not be created.
@@ -107,7 +115,10 @@ impl Failure {
         match self {
             Self::Usage(_) | Self::Configuration(_) => USAGE,
             Self::Listen { .. } | Self::Refused(_) | Self::Limits(_) | Self::Serve(_) => NO_SERVICE,
-            Self::Sandbox(_) | Self::LanguageUnavailable(_) | Self::Write { .. } => SANDBOX,
+            Self::Sandbox(_)
+            | Self::LanguageUnavailable(_)
+            | Self::Write { .. }
+            | Self::Conflict(_) => SANDBOX,
             Self::NotExecutable { .. } => NOT_EXECUTABLE,
             Self::NotFound(_) => NOT_FOUND,
         }

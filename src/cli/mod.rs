@@ -1,22 +1,23 @@
 //! The command line: arguments in, an exit code out.
 
+mod case;
+mod check;
 mod doctor;
 mod engine;
-mod exec;
+mod evaluate;
 mod failure;
 mod firecracker;
 mod foreground;
 mod job;
-mod langs;
 mod options;
 mod remote;
-mod run;
 mod serve;
 mod stdio;
 
 use crate::telemetry::log_format;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use cofferdam_sandbox::engine::{bound_heaps, enter_user_namespace, survive_file_size_limit};
 use failure::Failure;
+use nix::sys::resource::{Resource, setrlimit};
+use options::deferred::Deferred;
 use stdio::print;
 
 const EXAMPLES: &str = "\
@@ -52,31 +55,37 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     /// Serve POST /run over HTTP
-    Serve(serve::ServeCommand),
+    Serve(Deferred<serve::ServeCommand>),
     /// Run a solution as POST /run does, without a server
-    Run(run::RunCommand),
+    Run(Deferred<check::run::RunCommand>),
     /// Run any command in the sandbox
-    Exec(Box<exec::ExecCommand>),
+    Exec(Box<Deferred<check::exec::ExecCommand>>),
     /// List the languages and what is missing for each
-    Langs(langs::LangsCommand),
+    Langs(Deferred<check::langs::LangsCommand>),
     /// Report what this host can enforce, and how to fix the rest
-    Doctor(doctor::DoctorCommand),
+    Doctor(Deferred<doctor::DoctorCommand>),
     /// Run agents' jobs and query their records
-    Job(job::JobCommand),
+    Job(Deferred<job::JobCommand>),
     /// Print the JSON Schema of a job's request or result
-    Schema(job::schema::SchemaCommand),
+    Schema(Deferred<job::schema::SchemaCommand>),
     /// Use workspaces of a service, their files and programs
-    Workspace(engine::workspace::WorkspaceCommand),
+    Workspace(Deferred<engine::workspace::WorkspaceCommand>),
     /// Save and load artifacts on a service
-    Artifact(engine::artifact::ArtifactCommand),
+    Artifact(Deferred<engine::artifact::ArtifactCommand>),
     /// Execute code blocks, without a server
-    Execute(engine::execute::ExecuteCommand),
+    Execute(Deferred<engine::execute::ExecuteCommand>),
+    /// Evaluate an agent or a patch on a task, without a server
+    Evaluate(Box<Deferred<evaluate::EvaluateCommand>>),
     /// Call a helper of the engine with JSON from stdin
-    Helper(engine::helper::HelperCommand),
+    Helper(Deferred<engine::helper::HelperCommand>),
+    /// Check and convert the tasks of evaluations
+    Task(Deferred<evaluate::task::TaskCommand>),
+    /// Check Cases
+    Case(Deferred<case::CaseCommand>),
     /// Serve one run to the host of this virtual machine
     #[cfg(feature = "firecracker")]
     #[command(hide = true)]
-    GuestInit(firecracker::guest_init::GuestInitCommand),
+    GuestInit(Deferred<firecracker::guest_init::GuestInitCommand>),
 }
 
 /// Runs the command that `arguments` (the program's name first) give; returns its exit code.
@@ -86,7 +95,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = firecracker::guest_init::as_called(arguments);
     let arguments = or_serve(arguments);
     let done = match CommandLine::try_parse_from(arguments) {
-        Ok(CommandLine { command: CliCommand::Serve(serve) }) => return serve_in_queue(serve),
+        Ok(CommandLine { command: CliCommand::Serve(Deferred(serve)) }) => {
+            return serve_in_queue(serve);
+        }
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => {
             Err(Failure::Usage(one_line(&without_hidden(error).to_string())))
@@ -114,8 +125,17 @@ fn prepare_process() {
     // First, because it needs a process with a single thread.
     enter_user_namespace();
     survive_file_size_limit();
+    leave_no_core();
     // If this fails, the command that writes too large a file reports the limit.
     let _ = serve::file_size_limit::raise_file_size();
+}
+
+/// Keeps secrets out of core dumps. The limit does not hold for one that the kernel hands to a program, so
+/// that a dump also has no memory in it.
+fn leave_no_core() {
+    // Lowering a limit is always allowed, and a kernel without core dumps has no filter for them.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    let _ = fs::write("/proc/self/coredump_filter", "0");
 }
 
 /// Serves with a log that never blocks its callers. At the end, waits up to a second for the last
@@ -145,19 +165,22 @@ impl CliCommand {
         log_format::init("error");
         match self {
             // Unreachable: `main` calls `serve_in_queue`, which sets up the queued log.
-            Self::Serve(serve) => serve.run(Arc::default()),
-            Self::Run(run) => run.run(),
-            Self::Exec(exec) => exec.run(),
-            Self::Langs(langs) => langs.run(),
-            Self::Doctor(doctor) => doctor.run(),
-            Self::Job(job) => job.run(),
-            Self::Schema(schema) => schema.run(),
-            Self::Workspace(workspace) => workspace.run(),
-            Self::Artifact(artifact) => artifact.run(),
-            Self::Execute(execute) => execute.run(),
-            Self::Helper(helper) => helper.run(),
+            Self::Serve(Deferred(serve)) => serve.run(Arc::default()),
+            Self::Run(Deferred(run)) => run.run(),
+            Self::Exec(exec) => exec.0.run(),
+            Self::Langs(Deferred(langs)) => langs.run(),
+            Self::Doctor(Deferred(doctor)) => doctor.run(),
+            Self::Job(Deferred(job)) => job.run(),
+            Self::Schema(Deferred(schema)) => schema.run(),
+            Self::Workspace(Deferred(workspace)) => workspace.run(),
+            Self::Artifact(Deferred(artifact)) => artifact.run(),
+            Self::Execute(Deferred(execute)) => execute.run(),
+            Self::Evaluate(evaluate) => evaluate.0.run(),
+            Self::Helper(Deferred(helper)) => helper.run(),
+            Self::Task(Deferred(task)) => task.run(),
+            Self::Case(Deferred(case)) => case.run(),
             #[cfg(feature = "firecracker")]
-            Self::GuestInit(guest) => guest.run(),
+            Self::GuestInit(Deferred(guest)) => guest.run(),
         }
     }
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use super::network::{EgressConfig, NetworkConfig};
 use super::parse::{
-    parse_count, parse_decimal, parse_roots, parse_some_bytes, parse_some_duration,
+    parse_count, parse_decimal, parse_roots, parse_some_bytes, parse_some_duration, parse_switch,
 };
 use super::reader::VariableReader;
 use super::table::{self, Variable};
@@ -31,6 +32,8 @@ pub struct EngineConfig {
     pub times: EngineTimes,
     /// Directories below which `host://` inputs may be, absolute.
     pub host_roots: Vec<PathBuf>,
+    /// What programs may reach.
+    pub network: NetworkConfig,
 }
 
 /// How much of everything there may be.
@@ -113,13 +116,9 @@ pub struct EngineTimes {
 }
 
 impl EngineConfig {
-    pub(super) fn read(reader: &mut VariableReader) -> Self {
+    pub(super) fn read(reader: &mut VariableReader, egress: &EgressConfig) -> Self {
         Self {
-            enabled: reader.value(&table::ENGINE, |text| match text {
-                "on" => Some(true),
-                "off" => Some(false),
-                _ => None,
-            }),
+            enabled: reader.value(&table::ENGINE, parse_switch),
             store_dir: reader.directory(&table::ENGINE_STORE_DIR).unwrap_or_default(),
             maxima: EngineMaxima::read(reader),
             per_token: TokenMaxima {
@@ -134,6 +133,11 @@ impl EngineConfig {
                 save_every: reader.value(&table::ENGINE_SAVE_EVERY, parse_some_duration),
             },
             host_roots: reader.optional(&table::ENGINE_HOST_ROOTS, parse_roots).unwrap_or_default(),
+            network: NetworkConfig::read(
+                reader,
+                [&table::ENGINE_NETWORK_HOSTS, &table::ENGINE_HOSTS_ALLOW],
+                egress,
+            ),
         }
     }
 

@@ -2,8 +2,10 @@
 
 mod choices;
 mod engine;
+mod evaluation;
 mod firecracker;
 mod jobs;
+mod network;
 mod pages;
 mod parse;
 mod reader;
@@ -29,8 +31,15 @@ pub use self::choices::{Isolation, LogFormat, MetricsPlace, OnDisconnect, Worksp
 pub use self::engine::{
     EngineConfig, EngineMaxima, EngineTimes, RequestRange, RequestRanges, TokenMaxima,
 };
+pub use self::evaluation::{
+    EvaluationCacheConfig, EvaluationConfig, EvaluationSandbox, EvaluationSizes, EvaluationTimes,
+    PublicRoutes,
+};
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
 pub use self::jobs::{JobsConfig, Roots, roots_for};
+pub use self::network::{
+    EgressConfig, NetworkConfig, SecretsFile, exec_terms, read_network_object,
+};
 pub use self::pages::{configuration_page, environment_file, variables_help};
 pub use self::reader::Problems;
 pub use self::service::{FrontConfig, Overrides};
@@ -84,12 +93,16 @@ pub struct Config {
     pub jobs: JobsConfig,
     /// The code executor engine.
     pub engine: EngineConfig,
+    /// Evaluations of agents.
+    pub evaluations: EvaluationConfig,
     /// The virtual machines that jobs may ask for, if configured.
     pub firecracker: Option<FirecrackerConfig>,
     /// Who may send requests; everybody if there are no tokens.
     pub tokens: Tokens,
     /// The file of tokens, which no run may see.
     pub tokens_file: Option<PathBuf>,
+    /// The secrets that requests may name, if there are any.
+    pub secrets: Option<SecretsFile>,
     /// What is reported at the start but does not refuse it.
     pub warnings: Vec<String>,
 }
@@ -112,10 +125,13 @@ impl Config {
         let concurrency = reader.value(&table::RUN_CONCURRENCY, |text| {
             parse_count(text).filter(|count| *count <= sandboxes_max)
         });
-        let jobs = JobsConfig::read(reader);
+        let egress = EgressConfig::read(reader);
+        let jobs = JobsConfig::read(reader, &egress);
         let (tokens, token_warnings) = Tokens::read(reader);
-        let engine = EngineConfig::read(reader);
-        let live = concurrency + jobs.sandboxes() + engine.sandboxes();
+        let (secrets, secret_warnings) = SecretsFile::read(reader);
+        let engine = EngineConfig::read(reader, &egress);
+        let evaluations = EvaluationConfig::read(reader, &egress);
+        let live = concurrency + jobs.sandboxes() + engine.sandboxes() + evaluations.sandboxes();
         let standby_max = standby_max(reader, concurrency, live);
         Self {
             address,
@@ -138,12 +154,18 @@ impl Config {
             log_format: reader.value(&table::LOG_FORMAT, LogFormat::parse),
             workspaces: service::workspaces(reader, overrides),
             rootfs: overrides.rootfs.clone().or_else(|| reader.directory(&table::SANDBOX_ROOTFS)),
-            warnings: unknown_names(reader).chain(jobs.warnings()).chain(token_warnings).collect(),
+            warnings: unknown_names(reader)
+                .chain(jobs.warnings())
+                .chain(token_warnings)
+                .chain(secret_warnings)
+                .collect(),
             jobs,
             engine,
+            evaluations,
             firecracker: FirecrackerConfig::read(reader),
             tokens,
             tokens_file: Tokens::file(reader),
+            secrets,
         }
     }
 }

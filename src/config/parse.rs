@@ -4,11 +4,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use crate::egress::AllowList;
 use cofferdam_core::values::bytes::parse_bytes;
 use cofferdam_core::values::duration::parse_duration;
 use cofferdam_core::values::host_name::is_rule;
+use cofferdam_core::values::names::is_variable_name;
 use cofferdam_core::values::origin::is_origin;
-use cofferdam_core::values::variable_name::is_variable_name;
 
 /// Decimal digits alone: no sign, no space.
 pub(super) fn parse_decimal<T: std::str::FromStr>(text: &str) -> Option<T> {
@@ -35,6 +36,15 @@ pub(super) fn parse_some_duration(text: &str) -> Option<Duration> {
     parse_duration(text).ok().filter(|duration| !duration.is_zero())
 }
 
+/// `on` or `off`.
+pub(super) fn parse_switch(text: &str) -> Option<bool> {
+    match text {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
 /// Milliseconds: a whole number, or a duration.
 pub(super) fn parse_milliseconds(text: &str) -> Option<u64> {
     let duration = || u64::try_from(parse_duration(text).ok()?.as_millis()).ok();
@@ -57,6 +67,13 @@ pub(super) fn parse_hosts(text: &str) -> Option<Vec<String>> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     let names = names.map(str::to_ascii_lowercase);
     names.map(|name| is_rule(&name).then_some(name)).collect()
+}
+
+/// Entries of an allow-list separated by commas.
+pub(super) fn parse_allow_list(text: &str) -> Option<AllowList> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let entries: Vec<String> = entries.map(str::to_owned).collect();
+    AllowList::parse(&entries).ok()
 }
 
 /// Absolute paths separated by colons; an empty text has none.

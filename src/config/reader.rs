@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::table::{self, Variable};
 
 /// An unknown name with one of these prefixes is probably a mistake.
-const PREFIXES: [&str; 4] = ["RUN_", "JOBS_", "ENGINE_", "FIRECRACKER_"];
+const PREFIXES: [&str; 6] = ["RUN_", "JOBS_", "ENGINE_", "EVAL_", "FIRECRACKER_", "EGRESS_"];
 
 /// Everything wrong with the configuration, one line a problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +42,11 @@ impl VariableReader {
     /// The value of `variable` as it is, if it is set.
     pub fn raw(&self, variable: &Variable) -> Option<&OsStr> {
         self.values.get(OsStr::new(variable.name)).map(OsString::as_os_str)
+    }
+
+    /// The variable `name` of the environment, which need not be one of ours.
+    pub fn any_text(&self, name: &str) -> Option<&str> {
+        self.values.get(OsStr::new(name))?.to_str()
     }
 
     /// The value of `variable`, if it is set and UTF-8.

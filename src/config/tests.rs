@@ -12,9 +12,9 @@ fn read_with(pairs: &[(&str, &str)], overrides: &Overrides) -> Result<Config, Ve
     problems.none_or(config).map_err(|problems| problems.0)
 }
 
-/// The same without jobs and engine, whose sandboxes need host ids too.
+/// The same without jobs, engine and evaluations, whose sandboxes need host ids too.
 fn read_without_jobs(pairs: &[(&str, &str)]) -> Result<Config, Vec<String>> {
-    read(&[pairs, &[("JOBS", "off"), ("ENGINE", "off")]].concat())
+    read(&[pairs, &[("JOBS", "off"), ("ENGINE", "off"), ("EVAL", "off")]].concat())
 }
 
 #[test]
@@ -47,9 +47,11 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         rootfs: None,
         jobs: config.jobs.clone(),
         engine: config.engine.clone(),
+        evaluations: config.evaluations.clone(),
         firecracker: None,
         tokens: Tokens::default(),
         tokens_file: None,
+        secrets: None,
         warnings: vec![],
     };
     assert_eq!(config, expected);
@@ -188,7 +190,7 @@ fn malformed_values_refuse_the_start() {
         ("JOBS_MAX_MEMORY_BYTES", &["", "0", "1X"]),
         ("JOBS_MAX_RECORD_BYTES", &["65535", "1KiB"]),
         ("JOBS_MAX_ARTIFACT_COUNT", &["", "1K", "-1", "1.5"]),
-        ("AUTH_TOKEN", &["", "two words", "t\u{f6}ken", "a\tb"]),
+        ("AUTH_TOKEN", &["two words", "t\u{f6}ken", "a\tb"]),
         ("AUTH_TOKENS_FILE", &["", "/dev/null", "/dev/null/nowhere", "/"]),
     ] {
         for value in values {
@@ -215,8 +217,13 @@ fn as_many_sandboxes_are_prepared_as_runs_may_be_live_by_default() {
     ] {
         assert_eq!(read_without_jobs(pairs).unwrap().standby_max, standby_max, "{pairs:?}");
     }
-    let beside_others =
-        [("RUN_CONCURRENCY", "4000"), ("JOBS_WORKERS", "80"), ("ENGINE_RUNS_MAX", "10")];
+    let beside_others = [
+        ("RUN_CONCURRENCY", "4000"),
+        ("JOBS_WORKERS", "72"),
+        ("ENGINE_RUNS_MAX", "10"),
+        // Each evaluation uses eight.
+        ("MAX_CONCURRENT_EVALS", "1"),
+    ];
     assert_eq!(read(&beside_others).unwrap().standby_max, 6);
 }
 

@@ -88,7 +88,8 @@ impl Tokens {
     pub(super) fn read(reader: &mut VariableReader) -> (Self, Vec<String>) {
         let mut tokens = Vec::new();
         let (token, file) = (&table::AUTH_TOKEN, &table::AUTH_TOKENS_FILE);
-        if let Some(value) = reader.raw(token) {
+        // Compose files pass a variable that is not set as an empty one.
+        if let Some(value) = reader.raw(token).filter(|value| !value.is_empty()) {
             match value.to_str().filter(|text| is_token(text)) {
                 Some(text) => tokens.push(ReadToken {
                     place: token.name.to_owned(),

@@ -23,7 +23,7 @@ pub struct PutFile {
 pub struct StageOptions {
     /// Whether no program can change it.
     pub read_only: bool,
-    /// Whether one mount may stand for all copies.
+    /// Whether a read-only directory may be a mount of one copy for all workspaces.
     pub allow_mount: bool,
 }
 

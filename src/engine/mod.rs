@@ -113,7 +113,8 @@ pub use self::sessions::{
 };
 pub use self::workspace::{Workspace, WorkspaceManager, WorkspaceRegistry, new_workspace_registry};
 
-pub use crate::config::{EngineConfig, TokenName};
+pub use crate::config::{EngineConfig, NetworkConfig, TokenName};
+pub use crate::egress::{AllowList, EgressRecord};
 pub use crate::workspace::artifacts::*;
 pub use crate::workspace::execute::{
     BlockAnswer, BlockStatus, ExecuteRequest, ExecutionAnswer, ResultView,
@@ -123,9 +124,11 @@ pub use crate::workspace::helpers::constants::*;
 pub use crate::workspace::helpers::*;
 pub use crate::workspace::sessions::{Session, SessionState as ProgramState};
 pub use crate::workspace::{
-    ArtifactSession, CreateRequest, EngineCapabilities as Capabilities, EngineCode, EngineDir,
-    EngineError, LazyEngineDir, LimitsRequest as ResourceLimits, ProgramReport as RunResult,
-    SandboxScope, StorageKind, StoreQuota, StoreReservation, WorkspacePolicy, WorkspaceService,
+    ArtifactSession, CreateRequest, EgressPage, EngineCapabilities as Capabilities, EngineCode,
+    EngineDir, EngineError, LazyEngineDir, LimitsRequest as ResourceLimits,
+    ProgramReport as RunResult, SandboxScope, StorageKind, StoreQuota, StoreReservation,
+    WorkspacePolicy, WorkspaceService,
 };
+pub use cofferdam_core::NetworkObject;
 pub use cofferdam_core::job::TextEncoding;
 pub use cofferdam_sandbox::enter_user_namespace;

@@ -1,9 +1,11 @@
 //! Creates the sandboxes of runs, each with its own host id and a filled workspace.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::home_files::put_home_files;
 use super::host_ids::{AcquiredId, HostIds};
 use crate::executor::fill::{FillChoices, FilledWorkspace, TemplateContents};
 use crate::executor::mounted_key::{MountedKey, MountedView};
@@ -14,6 +16,7 @@ use cofferdam_core::{Limits, RunSpec, SetupFailure};
 use cofferdam_sandbox::engine::{
     HostId, PreparedSandbox, RunningSandbox, SandboxHost, SentProgram,
 };
+use cofferdam_tree::Owner;
 
 /// Creates sandboxes.
 #[derive(Debug)]
@@ -72,6 +75,10 @@ impl SandboxFactory {
         let filled = self.fills.fill(&self.sandbox, &fs, template)?;
         filled.put(files)?;
         spec.workspace = filled.remaining_fill();
+        if let Some(egress) = &spec.egress {
+            let owner = Owner { uid: fs.tenant(), gid: fs.tenant() };
+            put_home_files(fs.as_fd(), owner, egress.as_ref());
+        }
         self.sandbox.start(spec, fs, retained, began)
     }
 
@@ -127,19 +134,20 @@ impl SandboxFactory {
     ) -> Result<RunningSandbox, SetupFailure> {
         let ReadySandbox { prepared, filled } = ready;
         filled.map_or(Ok(()), |filled| filled.put(files))?;
-        self.sandbox.resume(prepared, None, limits, retained, began)
+        self.sandbox.resume(prepared, None, limits, retained, began, None)
     }
 
-    /// Sends `program` to `ready`, which was prepared over a mounted workspace. The sandbox then holds
-    /// `retained` as well.
+    /// Sends `program`, made of `spec`, to `ready`, which was prepared over a mounted workspace. The
+    /// sandbox then holds `retained` as well.
     pub fn resume_with(
         &self,
         ready: ReadySandbox,
         program: SentProgram,
-        limits: Limits,
+        spec: &RunSpec,
         retained: Retained,
         began: Instant,
     ) -> Result<RunningSandbox, SetupFailure> {
-        self.sandbox.resume(ready.prepared, Some(program), limits, retained, began)
+        let (limits, egress) = (spec.limits.clone(), spec.egress.as_deref());
+        self.sandbox.resume(ready.prepared, Some(program), limits, retained, began, egress)
     }
 }

@@ -2,6 +2,7 @@
 
 mod factory;
 mod fill;
+mod home_files;
 mod host_ids;
 mod mounted;
 mod mounted_key;
@@ -16,6 +17,7 @@ mod tests;
 pub use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
+pub use home_files::put_home_files;
 pub use host_ids::AcquiredId;
 pub use mounted::MountedRun;
 pub use mounted_key::{MountSource, MountedIdentity, MountedView};

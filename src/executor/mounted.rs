@@ -50,7 +50,7 @@ impl MountedRun {
     ) -> Option<Result<RunningSandbox, SetupFailure>> {
         let (ready, program) = self.prepared.take()?;
         let fits = self.key.fits(spec) && program_to_send(spec).as_ref() == Some(&program);
-        fits.then(|| factory.resume_with(ready, program, spec.limits.clone(), retained, began))
+        fits.then(|| factory.resume_with(ready, program, spec, retained, began))
     }
 
     /// Mounts for a new sandbox in place of one that did not start its program, which the pool is told.

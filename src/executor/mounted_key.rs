@@ -59,13 +59,15 @@ impl PartialEq for MountedKey {
 impl Eq for MountedKey {}
 
 impl MountedKey {
-    /// The key of a program in that workspace. Returns nothing for one with its own mounts, input,
-    /// terminal or program file.
+    /// The key of a program in that workspace. Returns nothing for one with its own mounts, certificates,
+    /// input, terminal or program file.
     pub(super) fn of(identity: MountedIdentity, spec: &RunSpec) -> Option<Self> {
         let (StdinSource::Null, ProgramFile::Named) = (&spec.stdin, &spec.program) else {
             return None;
         };
-        if !spec.binds.is_empty() || !spec.tmpfs.is_empty() || spec.terminal.is_some() {
+        let shows_files = spec.egress.as_ref().is_some_and(|egress| egress.shows_files());
+        let mounts = !spec.binds.is_empty() || !spec.tmpfs.is_empty() || shows_files;
+        if mounts || spec.terminal.is_some() {
             return None;
         }
         Some(Self {

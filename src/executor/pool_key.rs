@@ -73,12 +73,14 @@ impl PoolKey {
 
 impl TemplateKey {
     /// The key of a run of `spec` over `template`. Returns nothing for a run with its own mounts,
-    /// input, output or program file.
+    /// input, output, program file or way out.
     pub fn of(template: PathBuf, contents: TemplateContents, spec: &RunSpec) -> Option<Self> {
         let (StdinSource::Null, ProgramFile::Named) = (&spec.stdin, &spec.program) else {
             return None;
         };
-        let plain = spec.terminal.is_none() && spec.excess_output == ExcessOutput::Kills;
+        let plain = spec.terminal.is_none()
+            && spec.egress.is_none()
+            && spec.excess_output == ExcessOutput::Kills;
         if !spec.binds.is_empty() || !spec.tmpfs.is_empty() || !plain {
             return None;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::factory::SandboxFactory;
+use super::home_files::put_home_files;
 use super::host_ids::AcquiredId;
 use super::mounted::MountedRun;
 use super::mounted_key::{MountedIdentity, MountedView};
@@ -263,6 +264,9 @@ impl SandboxExecutor {
                 let fs = self.file_system(&mut spec, room, host_id)?;
                 let owner = Owner { uid: fs.tenant(), gid: fs.tenant() };
                 fill(fs.workspace(false)?.as_fd(), owner)?;
+                if let Some(egress) = &spec.egress {
+                    put_home_files(fs.as_fd(), owner, egress.as_ref());
+                }
                 // Opened before the program begins: the tenant may replace what is at its path.
                 let workspace = fs.workspace(false)?;
                 let running = self.sandbox().start(spec, fs, retained, began)?;

@@ -7,12 +7,15 @@ use std::thread::Builder;
 use super::mounted_key::MountedView;
 use super::sandbox::{SandboxExecutor, told};
 use cofferdam_core::sync::retained::Retained;
-use cofferdam_core::{Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
+use cofferdam_core::{
+    EgressService, Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch,
+};
 use cofferdam_sandbox::engine::{ProgramLabel, SharedSandbox};
 
 impl SandboxExecutor {
     /// Creates a sandbox with the mounts of `view` that lasts until `watch` is cancelled, and holds
-    /// `retained` until it is dead. `limits` bound all its programs together.
+    /// `retained` until it is dead. `limits` bound all its programs together, which reach
+    /// what `egress` lets them.
     ///
     /// # Errors
     /// The step that failed.
@@ -20,6 +23,7 @@ impl SandboxExecutor {
         self: &Arc<Self>,
         view: MountedView,
         limits: Limits,
+        egress: Option<Arc<dyn EgressService>>,
         retained: Retained,
         watch: Watch,
     ) -> Result<SharedSandbox, SetupFailure> {
@@ -29,7 +33,13 @@ impl SandboxExecutor {
             let MountedView { mounts, host_id, lender } = view;
             let mut retained = retained.and(Arc::new(host_id.clone()));
             retained.extend(lender);
-            let created = executor.sandbox().create_shared(mounts, &limits, &host_id, retained);
+            let created = executor.sandbox().create_shared(
+                mounts,
+                &limits,
+                &host_id,
+                retained,
+                egress.as_ref(),
+            );
             // The sandbox outlives no executor that it does not need.
             drop(executor);
             let kept = match created {

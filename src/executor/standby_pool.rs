@@ -95,8 +95,7 @@ impl StandbyPool {
         let (key, began) = (Arc::new(key), Instant::now());
         let mut state = self.shared.lock();
         let outdated = state.policy.begin(&key, began);
-        self.shared.wake_preparer(&state, began);
-        drop(state);
+        self.shared.wake_preparer(state, began);
         // Killing and reaping take time: done without the lock.
         self.shared.discard(outdated);
         LiveRun { shared: Arc::clone(&self.shared), key, began }
@@ -187,7 +186,7 @@ impl Drop for LiveRun {
         let (shared, now) = (&self.shared, Instant::now());
         let mut state = shared.lock();
         state.policy.end(&self.key, self.began, now);
-        shared.wake_preparer(&state, now);
+        shared.wake_preparer(state, now);
     }
 }
 
@@ -198,8 +197,11 @@ impl PoolShared {
 
     /// Wakes the preparer, unless it wakes soon by itself. Waking it at the begin and end of each
     /// run would cost the runs more than a slightly later prepared sandbox.
-    fn wake_preparer(&self, state: &PoolState, now: Instant) {
-        if state.wakes_at.is_none_or(|at| at > now + SHORT) {
+    fn wake_preparer(&self, state: MutexGuard<'_, PoolState>, now: Instant) {
+        let sleeps = state.wakes_at.is_none_or(|at| at > now + SHORT);
+        // Else it would wake and wait for the lock.
+        drop(state);
+        if sleeps {
             self.work.notify_one();
         }
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use super::engine::artifacts::state::ArtifactsState;
 use super::engine::helpers::HelpersState;
 use super::engine::state::EngineState;
+use super::evaluations::state::EvaluationsState;
 use super::jobs::state::JobsState;
 use super::metrics::registry::Metrics;
 use super::request::body::BodyReader;
 use super::run::threads::RunThreads;
 use super::server::shutdown::ShutdownHandle;
 use super::services::Checks;
-use crate::config::{OnDisconnect, Tokens};
+use crate::config::{OnDisconnect, PublicRoutes, Tokens};
 
 /// The state that all handlers share.
 pub struct AppState {
@@ -53,4 +54,8 @@ pub struct AppState {
     pub helpers: Option<Arc<HelpersState>>,
     /// The state of the job routes, if jobs are enabled.
     pub jobs: Option<Arc<JobsState>>,
+    /// The state of the routes of evaluations, if there are any.
+    pub evaluations: Option<Arc<EvaluationsState>>,
+    /// The routes that answer without a token; none without evaluations.
+    pub public: PublicRoutes,
 }

@@ -6,11 +6,13 @@ use axum::response::{IntoResponse, Response};
 
 use serde_json::{Value, json};
 
+use super::evaluations::error as evaluation;
 use super::response;
-use super::server::head::HeadError;
 use crate::check::request::CheckRequestError;
 use crate::check::run::CheckError;
+use crate::evaluation::service::EvaluationsError;
 use crate::workspace::{EngineCode, EngineError};
+use cofferdam_core::framing::head::HeadError;
 use cofferdam_core::job::{ErrorCode, JobError};
 
 /// The API that an error belongs to, which decides the shape of its body.
@@ -20,12 +22,18 @@ pub enum HttpApi {
     Runs,
     /// Everything below `/v1/`: a [`JobError`] or an [`EngineError`].
     Jobs,
+    /// `/evaluate`, `/evaluations` and everything below them: as jobs, with codes of its own.
+    Evaluations,
 }
 
 impl HttpApi {
     /// Returns the API that `uri` belongs to, whether or not the route exists.
     pub fn of(uri: &Uri) -> Self {
-        if uri.path().starts_with("/v1/") { Self::Jobs } else { Self::Runs }
+        match uri.path().split('/').nth(1) {
+            Some("v1") if uri.path() != "/v1" => Self::Jobs,
+            Some("evaluate" | "evaluations") => Self::Evaluations,
+            _ => Self::Runs,
+        }
     }
 }
 
@@ -83,6 +91,9 @@ pub enum HttpError {
     /// The engine refused the request.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The service of evaluations refused the request.
+    #[error(transparent)]
+    Evaluation(#[from] EvaluationsError),
     /// No byte of an artifact of this size is in the requested range.
     #[error("no such range")]
     Range(u64),
@@ -140,7 +151,8 @@ fn status_of(code: ErrorCode) -> (StatusCode, &'static str) {
         | ErrorCode::EnvDenied
         | ErrorCode::ArtifactDenied
         | ErrorCode::WorkspaceDenied
-        | ErrorCode::NetworkDenied => (StatusCode::FORBIDDEN, "invalid"),
+        | ErrorCode::NetworkDenied
+        | ErrorCode::SecretDenied => (StatusCode::FORBIDDEN, "invalid"),
         // These belong in results; as the outcome of a request they are failures of the service.
         ErrorCode::BackendSetupFailed
         | ErrorCode::TimedOut
@@ -190,6 +202,7 @@ impl HttpError {
             Self::AnotherFile => StatusCode::PRECONDITION_FAILED,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Job(error) => status_of(error.code).0,
+            Self::Evaluation(error) => evaluation::status_of(error).0,
             Self::Engine(error) => StatusCode::from_u16(error.code.status())
                 .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             Self::Check(error) => match error {
@@ -222,6 +235,7 @@ impl HttpError {
             | Self::Check(CheckError::Invalid(_)) => "invalid",
             Self::AnotherFile => "conflict",
             Self::Job(error) => status_of(error.code).1,
+            Self::Evaluation(error) => evaluation::status_of(error).1,
             Self::Engine(error) => reason_of(error.code),
             Self::Check(CheckError::LanguageUnavailable(_)) => "unavailable",
             Self::Check(CheckError::Busy) => "busy",
@@ -240,6 +254,7 @@ impl HttpError {
             }
             Self::Job(error) => error.code.word().to_owned(),
             Self::Engine(error) => error.code.word().to_owned(),
+            Self::Evaluation(error) => error.code().to_owned(),
             _ => self.to_string(),
         };
         let is_server_fault =
@@ -271,6 +286,7 @@ impl HttpError {
     /// address.
     fn is_temporary(&self) -> bool {
         match self {
+            Self::Evaluation(error) => evaluation::retry_after_seconds(error).is_some(),
             Self::NoRoomForBody | Self::Check(CheckError::Busy | CheckError::Draining) => true,
             Self::Job(error) => {
                 matches!(error.code, ErrorCode::QueueFull | ErrorCode::QueueClosed)
@@ -291,6 +307,7 @@ impl HttpError {
                 let error = JobError::new(ErrorCode::InvalidRequest, "no such range");
                 return error.with("bytes", bytes);
             }
+            Self::Evaluation(_) => ErrorCode::IoFailed,
             Self::NotFound => ErrorCode::JobNotFound,
             Self::AnotherFile => ErrorCode::JobConflict,
             Self::Unauthorized => ErrorCode::AuthRequired,
@@ -319,7 +336,9 @@ impl HttpError {
     pub fn into_json(self, api: HttpApi) -> Value {
         let made = match (api, self) {
             (_, Self::Engine(error)) => serde_json::to_value(error),
+            (_, Self::Evaluation(error)) => Ok(evaluation::body(&error)),
             (HttpApi::Jobs, error) => serde_json::to_value(error.into_job_error()),
+            (HttpApi::Evaluations, error) => Ok(evaluation::body_of_other(&error.into_job_error())),
             (HttpApi::Runs, error) => Ok(json!({ "error": error.to_string() })),
         };
         // All of our errors serialize.
@@ -330,10 +349,17 @@ impl HttpError {
     pub fn answer(self, api: HttpApi) -> Response {
         let (status, context) = (self.status(), self.context());
         let (closes, is_temporary) = (self.closes_connection(), self.is_temporary());
+        let retry_after = match &self {
+            Self::Evaluation(error) => evaluation::retry_after_seconds(error),
+            _ => is_temporary.then_some(1),
+        };
         let range = if let Self::Range(bytes) = self { Some(bytes) } else { None };
         let mut response = match (api, &self) {
             (_, Self::Engine(error)) => response::json(status, error),
-            (HttpApi::Jobs, _) => response::json(status, &self.into_job_error()),
+            (_, Self::Evaluation(error)) => response::json(status, &evaluation::body(error)),
+            (HttpApi::Jobs | HttpApi::Evaluations, _) => {
+                response::json(status, &self.into_json(api))
+            }
             // The reason is for the operator only.
             (HttpApi::Runs, Self::Check(CheckError::LanguageUnavailable(_))) => {
                 response::error(status, "language unavailable")
@@ -344,9 +370,7 @@ impl HttpError {
         if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if is_temporary {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
+        headers.extend(retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

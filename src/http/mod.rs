@@ -3,6 +3,7 @@
 mod app_state;
 mod engine;
 mod error;
+mod evaluations;
 mod jobs;
 mod metrics;
 mod request;
@@ -11,9 +12,9 @@ mod router;
 mod run;
 mod server;
 mod services;
-mod sse;
 mod status;
 
+pub use self::evaluations::settings::{EvaluationHttpSettings, EvaluationRequestBounds};
 pub use self::server::limits::{DescriptorShortage, HttpLimits, SandboxCounts};
 pub use self::server::settings::HttpSettings;
 pub use self::server::shutdown::ShutdownHandle;

@@ -14,13 +14,13 @@ use super::error::{HttpApi, HttpError};
 use super::request::access::{self, HostRule};
 use super::request::log::{self as request_log, LoggedRequest};
 use super::status::{health, shutdown, status};
-use super::{engine, jobs, metrics, run};
+use super::{engine, evaluations, jobs, metrics, run};
 
 /// Which routes a listener serves in addition to `/health`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routes {
-    /// `/run`, `/status` and everything below `/v1/`. If tokens are configured, such a listener requires one for
-    /// every route except `/health`; a listener for metrics alone requires none.
+    /// `/run`, `/status`, evaluations and everything below `/v1/`. If tokens are configured, such a listener
+    /// requires one for every route except `/health`, and those that also have a public view; a listener for metrics alone requires none.
     pub clients: bool,
     /// `/shutdown`, if the operator allows it.
     pub shutdown: bool,
@@ -36,6 +36,9 @@ pub fn router(state: Arc<AppState>, routes: Routes, log_headers: bool) -> Router
         routes = routes.route("/run", post(run::run)).route("/status", get(status));
         if let Some(jobs) = &state.jobs {
             routes = routes.merge(jobs::routes(Arc::clone(jobs)));
+        }
+        if let Some(state) = &state.evaluations {
+            routes = routes.merge(evaluations::routes(Arc::clone(state)));
         }
         if let Some(engine) = &state.engine {
             routes = routes.merge(engine::routes(Arc::clone(engine)));
@@ -93,7 +96,7 @@ async fn check_host(
 }
 
 async fn check_token(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
-    access::check_token(&state.tokens, request, next).await
+    access::check_token(&state.tokens, state.public, request, next).await
 }
 
 async fn log_request(request: Request, next: Next) -> Response {

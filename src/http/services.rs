@@ -7,6 +7,8 @@ use crate::check::metrics::CheckMetrics;
 use crate::check::request::CheckRequest;
 use crate::check::run::{CheckError, CheckReport, CheckRunner};
 use crate::check::status::ServiceStatus;
+use crate::egress::EgressCounts;
+use crate::evaluation::service::Evaluations;
 use crate::job::Jobs;
 use crate::workspace::WorkspaceService;
 use crate::workspace::artifacts::LazyArtifacts;
@@ -24,6 +26,10 @@ pub struct Services {
     pub engine: Option<Arc<WorkspaceService>>,
     /// The artifacts of the engine; without them `/v1/artifacts` does not exist.
     pub artifacts: Option<Arc<LazyArtifacts>>,
+    /// Evaluations; without them `/evaluate` does not exist.
+    pub evaluations: Option<Arc<dyn Evaluations>>,
+    /// What programs asked to reach.
+    pub egress: Arc<EgressCounts>,
 }
 
 impl Services {
@@ -39,15 +45,21 @@ impl Services {
         if let Some(artifacts) = &self.artifacts {
             artifacts.start_draining();
         }
+        if let Some(evaluations) = &self.evaluations {
+            evaluations.start_draining();
+        }
     }
 
-    /// Ends all jobs, also those that wait, and kills all programs of workspaces.
+    /// Ends all jobs, also those that wait, and live evaluations, and kills all programs of workspaces.
     pub fn cancel_agents(&self) {
         if let Some(jobs) = &self.jobs {
             jobs.cancel_all();
         }
         if let Some(engine) = &self.engine {
             engine.cancel_all();
+        }
+        if let Some(evaluations) = &self.evaluations {
+            evaluations.cancel_all();
         }
     }
 
@@ -58,12 +70,13 @@ impl Services {
         }
     }
 
-    /// Waits until no run, no job and no program is live. Returns false if the deadline passes
+    /// Waits until no run, job, program or evaluation is live. Returns false if the deadline passes
     /// first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         self.checks.wait_idle(deadline)
             && self.jobs.as_ref().is_none_or(|jobs| jobs.wait_idle(deadline))
             && self.engine.as_ref().is_none_or(|engine| engine.wait_idle(deadline))
+            && self.evaluations.as_ref().is_none_or(|all| all.wait_idle(deadline))
     }
 }
 

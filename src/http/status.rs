@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -10,8 +11,10 @@ use serde_json::json;
 
 use super::app_state::AppState;
 use super::request::accepts;
+use super::request::access::PublicView;
 use super::response;
 use crate::check::status::ServiceStatus;
+use crate::evaluation::service::EvaluationCounts;
 use crate::job::JobsStatus;
 
 pub async fn health(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Response {
@@ -27,17 +30,67 @@ pub async fn health(State(state): State<Arc<AppState>>, headers: HeaderMap) -> R
     }
 }
 
-pub async fn status(State(state): State<Arc<AppState>>) -> Response {
+/// The evaluations, as the seed has them.
+#[derive(Serialize)]
+struct EvaluationsStatus {
+    uptime_secs: u64,
+    active_evals: u64,
+    total_evals: u64,
+    passed: u64,
+    failed: u64,
+    cancelled: u64,
+    capacity: u64,
+    available_slots: u64,
+}
+
+impl EvaluationsStatus {
+    fn of(counts: EvaluationCounts, uptime_secs: u64) -> Self {
+        let EvaluationCounts { active, passed, failed, cancelled, capacity, .. } = counts;
+        Self {
+            uptime_secs,
+            active_evals: active,
+            total_evals: passed.saturating_add(failed).saturating_add(cancelled),
+            passed,
+            failed,
+            cancelled,
+            capacity,
+            available_slots: capacity.saturating_sub(active),
+        }
+    }
+}
+
+pub async fn status(
+    State(state): State<Arc<AppState>>,
+    public: Option<Extension<PublicView>>,
+) -> Response {
+    /// What everybody may see.
+    #[derive(Serialize)]
+    struct PublicBody {
+        version: &'static str,
+        #[serde(flatten)]
+        evaluations: Option<EvaluationsStatus>,
+    }
     /// The status as one object, with the jobs last.
     #[derive(Serialize)]
     struct StatusBody<'a> {
         #[serde(flatten)]
         service: ServiceStatus<'a>,
+        #[serde(flatten)]
+        evaluations: Option<EvaluationsStatus>,
         #[serde(skip_serializing_if = "Option::is_none")]
         jobs: Option<JobsStatus>,
     }
+    let service = state.checks.status();
+    let counts = state.metrics.evaluations();
+    let evaluations = counts.map(|counts| EvaluationsStatus::of(counts, service.uptime_seconds));
+    if public.is_some() {
+        return response::json(
+            StatusCode::OK,
+            &PublicBody { version: service.version, evaluations },
+        );
+    }
     let jobs = state.metrics.jobs().as_ref().map(JobsStatus::from);
-    response::json(StatusCode::OK, &StatusBody { service: state.checks.status(), jobs })
+    response::json(StatusCode::OK, &StatusBody { service, evaluations, jobs })
 }
 
 pub async fn shutdown(State(state): State<Arc<AppState>>) -> Response {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::runner::{Runner, RunnerSettings};
-use crate::config::{Config, Overrides};
+use crate::config::{Config, NetworkConfig, Overrides};
+use crate::egress::ServiceEgress;
 use crate::executor::{
     Capabilities, Executor, FoundProgram, RunInput, SandboxExecutor, Unavailable,
 };
@@ -37,6 +38,8 @@ pub struct RunnerBuilder {
     store: StoreSettings,
     allowed_env: BTreeSet<String>,
     roots: Option<Vec<PathBuf>>,
+    network: NetworkConfig,
+    service_egress: ServiceEgress,
     maxima: JobLimits,
     rootfs: Option<PathBuf>,
     private: Vec<PathBuf>,
@@ -82,6 +85,8 @@ impl Runner {
             store: StoreSettings::default(),
             allowed_env: BTreeSet::new(),
             roots: None,
+            network: presets.jobs.network,
+            service_egress: ServiceEgress::default(),
             maxima: presets.jobs.maxima,
             rootfs: None,
             private: Vec::new(),
@@ -103,6 +108,18 @@ impl RunnerBuilder {
     pub fn roots<T: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = T>) -> Self {
         let roots = roots.into_iter().map(Into::into);
         self.roots.get_or_insert_default().extend(roots);
+        self
+    }
+
+    /// Sets what requests may ask to reach. Without it, nothing.
+    pub fn network(mut self, network: NetworkConfig) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Sets what jobs have in common with others that reach something: secrets that requests may name.
+    pub fn service_egress(mut self, egress: ServiceEgress) -> Self {
+        self.service_egress = egress;
         self
     }
 
@@ -178,7 +195,12 @@ impl RunnerBuilder {
         let runner = Runner::open_shared(RunnerSettings {
             store_dir,
             store: self.store,
-            policy: PolicyConfig { allowed_env: self.allowed_env, roots },
+            policy: PolicyConfig {
+                allowed_env: self.allowed_env,
+                roots,
+                network_hosts: self.network.hosts.clone(),
+            },
+            egress: self.network.terms(&self.service_egress),
             maxima: self.maxima,
             local,
             firecracker: self.firecracker,

@@ -11,13 +11,16 @@ use super::run::JobRun;
 use super::run::programs::{Digests, OpenedPrograms};
 use super::run::result::{ResultBuilder, Times};
 use super::run::workspace::OpenedWorkspace;
+use crate::egress::rules::{NetworkDenial, NetworkRules, WithheldValues};
+use crate::egress::secret::Placeholders;
+use crate::egress::{EgressGrant, EgressTerms};
 use crate::executor::{Capabilities, Executor};
 use crate::policy::{self, ApprovedCommand, PolicyConfig, PolicyOutcome, WorkspaceFacts};
 use crate::store;
 use crate::store::{JobRecord, Recovered, RunStore, StoreError, StoreSettings};
 use cofferdam_core::job::{
     BackendKind, ControlName, ErrorCode, Idempotency, JobError, JobId, JobLimits, JobStatus,
-    RunJobResult, ValidRequest,
+    Network, RunJobRequest, RunJobResult, ValidRequest,
 };
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_tree::WorkspaceError;
@@ -40,6 +43,8 @@ pub struct RunnerSettings {
     pub store: StoreSettings,
     /// What the operator allows in addition to the policy of a request.
     pub policy: PolicyConfig,
+    /// How what a program may reach is served.
+    pub egress: EgressTerms,
     /// The highest limits that a request may ask for.
     pub maxima: JobLimits,
     /// The backend `local_process`.
@@ -56,7 +61,7 @@ pub struct Runner {
     digests: Digests,
 }
 
-/// A valid request with every limit within the maxima of a runner.
+/// A valid request with every limit within the maxima of a runner, and entries that are hosts.
 #[derive(Debug)]
 pub struct ValidJob(ValidRequest);
 
@@ -96,12 +101,13 @@ struct PolicyContext<'a> {
 }
 
 impl ValidJob {
-    /// Checks the limits of `request` against `maxima`.
+    /// Checks the limits of `request` against `maxima`, and its hosts.
     ///
     /// # Errors
-    /// The first limit above its maximum.
+    /// The first limit above its maximum, or the first entry that is no host.
     pub fn new(request: ValidRequest, maxima: &JobLimits) -> Result<Self, JobError> {
         request.check_maxima(maxima)?;
+        check_network(&request)?;
         Ok(Self(request))
     }
 }
@@ -238,6 +244,23 @@ impl Runner {
         finish(job, builder, outcome, None)
     }
 
+    /// What the program of `job` may reach, if anything.
+    fn egress_of(&self, job: &AcceptedJob) -> Result<Option<EgressGrant>, JobOutcome> {
+        let Network::Allow(network) = &job.request.policy.network else { return Ok(None) };
+        // All but the secrets of the service was checked already.
+        let (terms, placeholders) = (&self.settings.egress, Placeholders::new_for(network));
+        let token = job.request.token();
+        let read = terms.network(network, token, &placeholders, WithheldValues::Refused);
+        let network = read.map_err(|denial| {
+            let mut error = JobError::new(ErrorCode::SecretDenied, denial.to_string());
+            if let NetworkDenial::SecretDenied { name } = denial {
+                error = error.with("name", name);
+            }
+            JobOutcome::without_run(JobStatus::PolicyDenied, error)
+        })?;
+        Ok(Some(terms.grant(network, terms.log(), None)))
+    }
+
     fn backend(&self, kind: BackendKind) -> Option<&dyn Executor> {
         match kind {
             BackendKind::LocalProcess => Some(&*self.settings.local),
@@ -290,10 +313,8 @@ impl Runner {
         if let Some(outcome) = control.asked() {
             return Err(outcome);
         }
-        let kind = job.request.backend.kind;
-        let (executor, capabilities) =
-            available(backend, kind, &job.request.policy.require_enforced)
-                .map_err(|error| JobOutcome::without_run(JobStatus::BackendUnavailable, error))?;
+        let (executor, capabilities) = available(backend, &job.request)
+            .map_err(|error| JobOutcome::without_run(JobStatus::BackendUnavailable, error))?;
         builder.runs_on(capabilities);
         let command = command.ok_or_else(|| {
             let error = JobError::new(ErrorCode::CommandDenied, "no command was judged");
@@ -307,8 +328,26 @@ impl Runner {
             store: &self.store,
             workspace: workspace.as_ref(),
             retained,
+            egress: self.egress_of(job)?,
         };
         Ok(run.run(&command, builder, control))
+    }
+}
+
+/// Checks the fields of `policy.network`.
+///
+/// # Errors
+/// The first wrong one.
+pub fn check_network(request: &ValidRequest) -> Result<(), JobError> {
+    let Network::Allow(network) = &request.policy.network else { return Ok(()) };
+    let invalid = |field: &str, words: &str| {
+        let path = format!("policy.network.{field}");
+        JobError::new(ErrorCode::InvalidRequest, format!("{path}: {words}")).with("path", path)
+    };
+    NetworkRules::check(network).map_err(|fault| invalid(&fault.path, &fault.words))?;
+    match network.secret_env.keys().find(|name| request.command.env.contains_key(*name)) {
+        Some(name) => Err(invalid(&format!("secret_env.{name}"), "is in command.env too")),
+        None => Ok(()),
     }
 }
 
@@ -345,18 +384,22 @@ fn stored(EndedJob { mut result, unstored }: EndedJob) -> RunJobResult {
     result
 }
 
-/// Returns the backend if it enforces every required control.
+/// Returns the backend of `request` if it enforces every required control, and has the network.
 fn available<'a>(
     backend: Option<&'a dyn Executor>,
-    kind: BackendKind,
-    required: &[ControlName],
+    request: &RunJobRequest,
 ) -> Result<(&'a dyn Executor, Capabilities), JobError> {
+    let (kind, required) = (request.backend.kind, &request.policy.require_enforced);
     let unavailable = |reason: String| {
         let words = format!("{}: {reason}", kind.word());
         JobError::new(ErrorCode::BackendUnavailable, words).with("backend", kind.word())
     };
     let executor = backend.ok_or_else(|| unavailable("not configured here".to_owned()))?;
     let capabilities = executor.describe().map_err(|why| unavailable(why.to_string()))?;
+    if kind == BackendKind::Firecracker && matches!(request.policy.network, Network::Allow(_)) {
+        let words = "a virtual machine has no network".to_owned();
+        return Err(unavailable(words).with("control", "network"));
+    }
     match required.iter().find(|control| !is_enforced(&capabilities, **control)) {
         None => Ok((executor, capabilities)),
         Some(missing) => {

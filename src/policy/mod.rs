@@ -22,6 +22,7 @@ pub use command::{ApprovedCommand, CommandLocation};
 pub use program::{ProgramFinder, ResolvedProgram};
 pub use workspace_root::{WorkspaceFacts, WorkspaceRoots};
 
+use crate::egress::AllowList;
 use cofferdam_core::job::{
     Decision, ErrorCode, JobError, Network, PolicyDecision, PolicyRequest, RunJobRequest,
 };
@@ -30,7 +31,7 @@ use environment::is_dangerous;
 use program::ProgramCache;
 
 /// Increases with every change of the rules.
-const RULES_VERSION: u32 = 3;
+const RULES_VERSION: u32 = 4;
 
 /// What the runner allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct PolicyConfig {
     pub allowed_env: BTreeSet<String>,
     /// Where workspaces may be.
     pub roots: WorkspaceRoots,
+    /// What programs may ask to reach.
+    pub network_hosts: AllowList,
 }
 
 /// The result of the policy.
@@ -80,7 +83,7 @@ pub fn evaluate(
         decision: if error.is_some() { Decision::Denied } else { Decision::Allowed },
         reasons,
         version: version(&request.policy, config),
-        network: request.policy.network,
+        network: request.policy.network.clone(),
         network_enforced: false,
     };
     PolicyOutcome { decision, error, command }
@@ -101,15 +104,21 @@ fn check(
     environment::check(request.command.env.keys(), &policy.allowed_env, &config.allowed_env)?;
     artifact::check(&policy.artifacts.include)?;
     workspace_root::check(&request.workspace.path, workspace, &config.roots)?;
-    check_network(policy.network)
+    check_network(&policy.network, &config.network_hosts)
 }
 
-fn check_network(network: Network) -> Result<(), JobError> {
+fn check_network(network: &Network, allowed: &AllowList) -> Result<(), JobError> {
+    let denied = |reason: &str| {
+        let words = format!("network is not allowed by policy{reason}");
+        JobError::new(ErrorCode::NetworkDenied, words)
+    };
     match network {
         Network::None => Ok(()),
-        Network::Host => {
-            let message = "network is not allowed by policy";
-            Err(JobError::new(ErrorCode::NetworkDenied, message).with("network", network.word()))
+        Network::Host => Err(denied("").with("network", "host")),
+        Network::Allow(network) => {
+            let asked = AllowList::parse(&network.hosts())
+                .map_err(|error| denied(&format!(": {error}")))?;
+            asked.is_within(allowed).map_err(|reason| denied(&format!(": {reason}")))
         }
     }
 }
@@ -120,10 +129,16 @@ struct VersionInput<'a> {
     rules: u32,
     policy: &'a PolicyRequest,
     allowed_env: &'a BTreeSet<String>,
+    network_hosts: &'a [String],
 }
 
 fn version(policy: &PolicyRequest, config: &PolicyConfig) -> String {
-    let input = VersionInput { rules: RULES_VERSION, policy, allowed_env: &config.allowed_env };
+    let input = VersionInput {
+        rules: RULES_VERSION,
+        policy,
+        allowed_env: &config.allowed_env,
+        network_hosts: config.network_hosts.entries(),
+    };
     // Serialization cannot fail: there are only strings, flags and one small number.
     tagged_hash("v1", &input).unwrap_or_else(|_| "v1:".to_owned())
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::program::{PATH_DIRECTORIES, ProgramFinder, ResolvedProgram};
 use super::shell::WRAPPERS;
 use super::{PolicyConfig, PolicyOutcome, WorkspaceFacts, WorkspaceRoots, evaluate};
+use crate::egress::AllowList;
 use cofferdam_core::job::{RunJobRequest, Sha256, ValidRequest};
 use cofferdam_core::values::digest::sha256_of;
 
@@ -98,7 +99,11 @@ pub fn request(argv: &[&str], commands: &Value) -> RunJobRequest {
 
 /// A runner that allows any workspace and no variables.
 pub fn open_runner() -> PolicyConfig {
-    PolicyConfig { allowed_env: BTreeSet::new(), roots: WorkspaceRoots::Any }
+    PolicyConfig {
+        allowed_env: BTreeSet::new(),
+        roots: WorkspaceRoots::Any,
+        network_hosts: AllowList::default(),
+    }
 }
 
 /// Evaluates `request` with the usual programs.

@@ -141,7 +141,31 @@ fn the_network_of_the_host_is_denied() {
     assert_eq!((none.decision.network, none.decision.network_enforced), (Network::None, false));
     request.policy.network = Network::Host;
     let host = outcome_of(&request);
-    assert_eq!((verdict(&host), host.decision.network), ("policy.network_denied", Network::Host));
+    assert_eq!(verdict(&host), "policy.network_denied");
+    assert_eq!(host.decision.network, Network::Host);
+}
+
+#[test]
+fn hosts_are_allowed_within_those_of_the_runner() {
+    let list = |entries: &[&str]| -> Vec<String> {
+        entries.iter().map(|entry| (*entry).to_owned()).collect()
+    };
+    let network_hosts = AllowList::parse(&list(&["*.example.org:*", "pypi.org"])).unwrap();
+    let config = PolicyConfig { network_hosts, ..open_runner() };
+    for (entries, expected) in [
+        (&[][..], "allowed"),
+        (&["pypi.org", "a.example.org:80"], "allowed"),
+        (&["pypi.org:80"], "policy.network_denied"),
+        (&["pypi.org", "example.org"], "policy.network_denied"),
+        (&["*.org"], "policy.network_denied"),
+        (&["no host"], "policy.network_denied"),
+    ] {
+        let mut request = request(&["python3"], &json!(["python3"]));
+        request.policy.network =
+            Network::Allow(cofferdam_core::NetworkObject::of_hosts(list(entries)));
+        let outcome = evaluate(&request, &config, WorkspaceFacts::default(), &usual());
+        assert_eq!(verdict(&outcome), expected, "{entries:?}");
+    }
 }
 
 #[test]

@@ -23,11 +23,12 @@ type TruncateStep = fn(&mut RunJobResult, over: u64) -> Vec<String>;
 
 /// The steps, in order. Fields that can be read elsewhere in the store come first; the artifacts,
 /// which cannot be found without their list, come last.
-const TRUNCATE_STEPS: [TruncateStep; 10] = [
+const TRUNCATE_STEPS: [TruncateStep; 11] = [
     cut_streams,
     cut_error,
     cut_argv_texts,
     |result, over| shortened("artifacts_omitted", &mut result.artifacts_omitted, over),
+    |result, over| shortened("egress", &mut result.egress, over),
     |result, over| shortened("command.argv", &mut result.command.argv, over),
     |result, over| shortened("policy.reasons", &mut result.policy.reasons, over),
     cut_controls,

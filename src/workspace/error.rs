@@ -97,6 +97,10 @@ codes! {
     SpawnFailed = 422 "run.spawn_failed",
     /// An input from the host is not allowed.
     InputHostDenied = 403 "input.host_denied",
+    /// A host is not one that workspaces may reach.
+    NetworkDenied = 403 "policy.network_denied",
+    /// The request names a secret that its token may not use.
+    SecretDenied = 403 "policy.secret_denied",
     /// There is no workspace with that id, or it belongs to another token.
     WorkspaceNotFound = 404 "workspace.not_found",
     /// There is no snapshot with that id.

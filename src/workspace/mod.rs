@@ -29,6 +29,6 @@ pub use trees::{
     TreeUsage, WorkspaceTree,
 };
 pub use view::{
-    CleanupView, EngineCapabilities, EngineView, ProcessView, WorkspacePage, WorkspaceStatus,
-    WorkspaceView,
+    CleanupView, EgressPage, EngineCapabilities, EngineView, ProcessView, WorkspacePage,
+    WorkspaceStatus, WorkspaceView,
 };

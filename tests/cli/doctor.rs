@@ -101,6 +101,10 @@ fn what_doctor_tells_about_workspaces_is_what_a_service_has() {
     let created = post(&service, "/v1/workspaces", &on_disk).0;
     let expected = if status("workspace on disk") == "enforced" { 201 } else { 503 };
     assert_eq!(created, expected, "{report}");
+    let shared = json!({"sandbox": "workspace"});
+    let created = post(&service, "/v1/workspaces", &shared).0;
+    let expected = if status("shared sandbox") == "enforced" { 201 } else { 503 };
+    assert_eq!(created, expected, "{report}");
     let workspace = post(&service, "/v1/workspaces", &json!({})).1;
     let path = format!("/v1/workspaces/{}", workspace["workspace_id"].as_str().unwrap());
     let fork = post(&service, &format!("{path}/fork"), &json!({})).1;
@@ -115,4 +119,32 @@ fn post(service: &Service, target: &str, body: &Value) -> (u16, Value) {
     let head = request("POST", target, &format!("content-length: {}\r\n", body.len()));
     let answer = service.ask([head, body].concat());
     (answer.status, serde_json::from_str(&answer.body).unwrap())
+}
+
+#[test]
+fn doctor_tells_where_the_files_of_evaluations_lie_and_whether_their_directory_can_be_used() {
+    let place = tempfile::TempDir::new().unwrap();
+    let at = |name: &str| place.path().join(name);
+    std::fs::create_dir(at("open")).unwrap();
+    std::os::unix::fs::symlink(at("new"), at("link")).unwrap();
+    let row = |base: &str| {
+        let done = cofferdam("doctor --json")
+            .env("WORKSPACE_BASE", at(base).to_str().unwrap())
+            .run()
+            .exits(0);
+        let report: Value = serde_json::from_str(&done.stdout()).unwrap();
+        let rows = report["workspaces"].as_array().unwrap();
+        rows.iter().find(|row| row["name"] == "evaluation files").unwrap().clone()
+    };
+    for (base, words) in [("open", "mode 0700"), ("link", "not a link")] {
+        let row = row(base);
+        assert_eq!(row["status"], "missing", "{row}");
+        assert!(row["reason"].as_str().unwrap().contains(words), "{row}");
+        assert!(row["fix"].as_str().unwrap().contains("WORKSPACE_BASE"), "{row}");
+    }
+    let row = row("new");
+    let starts = if row["status"] == "enforced" { "on disk" } else { "in memory" };
+    assert!(row["reason"].as_str().unwrap().starts_with(starts), "{row}");
+    // Doctor makes nothing.
+    assert!(!at("new").exists());
 }

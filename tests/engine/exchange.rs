@@ -13,7 +13,8 @@ pub const TOKENS: [(&str, &str); 2] =
 
 /// A service whose engine keeps things in `directory`.
 pub fn engine_server(directory: &Path) -> Setup {
-    Setup::shell().env("ENGINE_STORE_DIR", directory)
+    // At its end the service would wait the default 30 s for the programs that a test leaves.
+    Setup::shell().env("ENGINE_STORE_DIR", directory).env("SHUTDOWN_GRACE", "200ms")
 }
 
 /// Sends a request with a body. `headers` are whole lines.

@@ -84,6 +84,9 @@ fn no_client_of_the_service_reaches_a_directory_of_the_host() {
         assert_eq!(reply.status, 404, "{name}");
     }
     assert_eq!(ask(&service, "GET", "/v1/helpers/is_text_mime", "", b"").status, 405);
+    let body = json!({"mime_type": "text/css"}).to_string();
+    let encoded = ask(&service, "POST", "/v1/helpers/is%5Ftext_mime", "", body.as_bytes());
+    assert_eq!(encoded.json(), json!({"text": true}));
 }
 
 #[test]

@@ -139,6 +139,16 @@ fn a_wait_ends_with_output_or_with_the_program() {
         workspace.ok(&format!("{session}/poll"), &json!({"wait_ms": 60_000}));
         assert!(began.elapsed() < Duration::from_secs(30));
     }
+    // What a poll has shown of an unfinished line is no news; the rest of it is.
+    let prompt = workspace.start("printf 'name? '; read line; printf \"hello $line\"; read line");
+    let page = |wait_ms: u64| workspace.ok(&format!("{prompt}/poll"), &json!({"wait_ms": wait_ms}));
+    assert_eq!(page(60_000)["output"], "name? ");
+    let began = Instant::now();
+    let again = page(300);
+    assert_eq!((&again["output"], &again["partial"]), (&json!("name? "), &json!(true)));
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    workspace.ok(&format!("{prompt}/write"), &json!({"data": "x", "newline": true}));
+    assert_eq!(page(60_000)["output"], "name? hello x");
     let too_long = workspace.post(&format!("{session}/poll"), &json!({"wait_ms": 60_001}));
     let error = too_long.assert_error(422, "validation.invalid_request");
     assert_eq!(error["details"]["path"], "wait_ms");
@@ -168,17 +178,17 @@ fn what_is_written_after_the_end_is_refused_and_nothing_is_not() {
 #[test]
 fn input_that_is_not_read_is_bounded_and_none_of_too_much_is_taken() {
     let workspace = TestWorkspace::new();
-    let session = workspace.start("read first; cat | wc -c");
+    let session = workspace.start("until [ -e go ]; do sleep 0.01; done; cat | wc -c");
     let write = format!("{session}/write");
     let half = json!({"data": "x".repeat(700 << 10)});
     workspace.ok(&write, &half);
     workspace.post(&write, &half).assert_error(429, "session.input_full");
-    workspace.ok(&write, &json!({"data": "\n"}));
+    workspace.ok("files", &json!({"files": [{"path": "go"}]}));
     let taken = || workspace.post(&write, &half).status == 200;
     wait_until("the program reads", SOON, taken);
     workspace.ok(&format!("{session}/close-stdin"), &json!({}));
     let result = workspace.result(&session);
-    assert_eq!(result["stdout"].as_str().unwrap().trim(), (700 << 10).to_string());
+    assert_eq!(result["stdout"].as_str().unwrap().trim(), (1400 << 10).to_string());
 }
 
 #[test]

@@ -109,6 +109,22 @@ fn a_wrong_request_is_refused_with_its_path_and_makes_nothing() {
 }
 
 #[test]
+fn an_acquire_answers_the_earlier_end_as_a_look_does() {
+    let Some(scene) = scene(&[]) else { return };
+    let body = json!({"exec_id": "e", "acquire": true, "ttl_ms": 86_400_000, "idle_ms": 600_000});
+    let made = scene.post(W, &body).json();
+    let acquired = scene.post(W, &body);
+    assert_eq!(acquired.status, 200);
+    let time =
+        |view: &Value, key: &str| humantime::parse_rfc3339(view[key].as_str().unwrap()).unwrap();
+    for view in [made, acquired.json()] {
+        let left = time(&view, "expires_at").duration_since(time(&view, "last_access"));
+        let left = left.unwrap().as_millis();
+        assert!((600_000..660_000).contains(&left), "{left}: {view}");
+    }
+}
+
+#[test]
 fn parallel_acquires_answer_one_workspace_and_a_create_makes_another() {
     let Some(scene) = scene(&[]) else { return };
     let body = json!({"exec_id": "e", "acquire": true});

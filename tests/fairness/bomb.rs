@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{post, solution_within};
-use cofferdam_test_server::host::{alone, tenants};
+use cofferdam_test_server::host::tenants;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 use crate::latency::Latency;

@@ -11,7 +11,7 @@ use cofferdam_test_server::service::Service;
 use crate::host_command::HostCommand;
 
 /// The number of runs per median.
-const RUNS: usize = 15;
+const RUNS: usize = 11;
 /// How many times longer than alone a neighbour may take.
 const TIMES_MAX: u32 = 2;
 /// And the one tick that the kernel may need to schedule it: on a 250 Hz kernel, that is as long as

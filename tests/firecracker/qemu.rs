@@ -65,7 +65,8 @@ impl Hypervisor for Qemu {
             |path: &Path, more: &str| format!("file={},format=raw,if=virtio{more}", path.display());
         let memory = format!("memory-backend-memfd,id=memory,size={}M,share=on", plan.memory_mib);
         let machine = Command::new("qemu-system-x86_64")
-            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-nodefaults", "-no-reboot"])
+            // With a thread for each processor, QEMU's own tables race while a guest maps its devices.
+            .args(["-accel", "tcg,thread=single", "-cpu", "max", "-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-nic", "none", "-machine", "pc,memory-backend=memory"])
             .args(["-smp", &plan.vcpus.to_string(), "-m", &plan.memory_mib.to_string()])
             .args(["-object", &memory])

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::exchange::{Reply, try_ask};
-use cofferdam_test_server::service::wait_until;
+use cofferdam_test_server::service::{Service, wait_until};
 use serde_json::{Value, json};
 
 use super::Unexercised;
@@ -46,7 +46,14 @@ impl EngineClient {
     /// Sends a request and reads the answer, which must not contain the secret.
     #[track_caller]
     pub fn ask(&self, method: &str, target: &str, body: &[u8]) -> Reply {
-        let reply = try_ask(self.address, method, target, &self.headers, body);
+        self.ask_with(method, target, "", body)
+    }
+
+    /// As [`EngineClient::ask`], with these header lines.
+    #[track_caller]
+    pub fn ask_with(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Reply {
+        let headers = format!("{}{headers}", self.headers);
+        let reply = try_ask(self.address, method, target, &headers, body);
         let reply = reply.unwrap_or_else(|| panic!("{method} {target} was not answered"));
         let leaks = |secret: &String| {
             reply.body.windows(secret.len()).any(|window| window == secret.as_bytes())
@@ -211,7 +218,12 @@ pub struct PeakMemory {
 impl PeakMemory {
     /// Begins to measure the service.
     pub fn begin(own: &Own) -> Self {
-        let service = own.service.pid();
+        Self::of(&own.service)
+    }
+
+    /// Begins to measure that service.
+    pub fn of(service: &Service) -> Self {
+        let service = service.pid();
         // Sets the peak to what is resident now.
         fs::write(format!("/proc/{service}/clear_refs"), "5").unwrap();
         Self { service, before_kib: peak_kib(service) }

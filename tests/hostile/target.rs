@@ -1,7 +1,7 @@
 //! The service under attack: one started here, or a running one.
 
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -10,6 +10,7 @@ use std::{fs, thread};
 
 use cofferdam_test_server::client::{Answer, Client, post, request};
 use cofferdam_test_server::host::ready_sandboxes;
+use cofferdam_test_server::recorded::TestAuthority;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -23,6 +24,10 @@ use super::weakened::Wall;
 
 /// The concurrency of the service started here; rows need up to four runs.
 pub const CONCURRENCY: usize = 8;
+/// What workspaces may ask to reach.
+const NETWORK_HOSTS: &str = "localhost:*,0.0.0.0:*,127.0.0.0/8:*,169.254.169.254:*";
+/// The only address of the host that they may reach.
+pub const EGRESS_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// How long after the request a run has certainly begun.
 const BEGUN_AFTER: Duration = Duration::from_millis(400);
 
@@ -37,6 +42,8 @@ pub struct Target {
     address: SocketAddr,
     slug: String,
     own: Option<Own>,
+    /// What the service verifies hosts by, beside the roots of the system.
+    certificates: TestAuthority,
     clean: Value,
 }
 
@@ -46,8 +53,9 @@ pub struct Own {
     pub service: Service,
     pub sentinel: Sentinel,
     wall: Option<String>,
+    certificates: PathBuf,
     before: HostState,
-    _engine: TempDir,
+    directory: TempDir,
 }
 
 /// A secret on the host: a file that only root may read, and an environment variable of the server.
@@ -62,13 +70,15 @@ impl Target {
     pub fn from_env(wall: Option<&Wall>) -> Self {
         let slug = std::env::var("HOSTILE_SLUG").unwrap_or_else(|_| "python".to_owned());
         let url = std::env::var("HOSTILE_URL").ok().filter(|url| !url.is_empty());
-        let own = url.is_none().then(|| Own::start(wall.map(|wall| wall.name.clone())));
+        let certificates = TestAuthority::default();
+        let wall = wall.map(|wall| wall.name.clone());
+        let own = url.is_none().then(|| Own::start(wall, certificates.file()));
         let address = match (&url, &own) {
             (Some(url), _) => address_of(url),
             (None, Some(own)) => own.service.address,
             (None, None) => unreachable!("either a URL or a service started here"),
         };
-        let mut target = Self { address, slug, own, clean: Value::Null };
+        let mut target = Self { address, slug, own, certificates, clean: Value::Null };
         target.learn();
         target
     }
@@ -124,6 +134,11 @@ impl Target {
     fn engine_client(&self) -> EngineClient {
         let secret = self.own.as_ref().map(|own| own.sentinel.token.clone());
         EngineClient::new(self.address, String::new(), secret)
+    }
+
+    /// What the hosts of rows prove themselves by.
+    pub fn certificates(&self) -> &TestAuthority {
+        &self.certificates
     }
 
     /// The port of the service.
@@ -199,7 +214,7 @@ impl Target {
         let Some(own) = self.own.take() else { return };
         let wall = own.wall.clone();
         own.end();
-        let own = Own::start(wall);
+        let own = Own::start(wall, self.certificates.file());
         self.address = own.service.address;
         self.own = Some(own);
         self.learn();
@@ -223,18 +238,27 @@ impl Live {
 }
 
 impl Own {
-    fn start(wall: Option<String>) -> Self {
+    fn start(wall: Option<String>, certificates: PathBuf) -> Self {
         let sentinel = Sentinel::new();
-        let engine = tempfile::tempdir().unwrap();
-        let setup = setup(&sentinel, wall.as_deref());
-        let service = setup.env("ENGINE_STORE_DIR", engine.path()).start();
+        let directory = tempfile::tempdir().unwrap();
+        let host_root = host_root_in(&directory);
+        fs::create_dir(&host_root).unwrap();
+        let setup =
+            setup(&sentinel, wall.as_deref(), &certificates).env("ENGINE_HOST_ROOTS", &host_root);
+        let service = setup.env("ENGINE_STORE_DIR", directory.path().join("engine")).start();
         let before = HostState::settled(&service);
-        Self { service, sentinel, wall, before, _engine: engine }
+        Self { service, sentinel, wall, certificates, before, directory }
+    }
+
+    /// A new directory of the host that inputs may be in.
+    pub fn new_host_directory(&self) -> PathBuf {
+        let within = tempfile::Builder::new().tempdir_in(host_root_in(&self.directory));
+        within.unwrap().keep()
     }
 
     /// The setup of another service like this one.
     pub fn another(&self) -> Setup {
-        setup(&self.sentinel, self.wall.as_deref())
+        setup(&self.sentinel, self.wall.as_deref(), &self.certificates)
     }
 
     /// The wall that this service was started without.
@@ -249,7 +273,12 @@ impl Own {
     }
 }
 
-fn setup(sentinel: &Sentinel, wall: Option<&str>) -> Setup {
+/// By its real path, which inputs need.
+fn host_root_in(directory: &TempDir) -> PathBuf {
+    directory.path().canonicalize().unwrap().join("inputs")
+}
+
+fn setup(sentinel: &Sentinel, wall: Option<&str>, certificates: &Path) -> Setup {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     // Descriptors inherited from a careless parent: a root-only file and a directory outside.
     let redirections = format!(
@@ -262,6 +291,9 @@ fn setup(sentinel: &Sentinel, wall: Option<&str>) -> Setup {
         .arg(root.join("langs"))
         .env("RUN_CONCURRENCY", CONCURRENCY.to_string())
         .env("SERVICE_SECRET", &sentinel.token)
+        .env("ENGINE_NETWORK_HOSTS", NETWORK_HOSTS)
+        .env("ENGINE_HOSTS_ALLOW", EGRESS_ADDRESS.to_string())
+        .env("EGRESS_CA_FILE", certificates)
         .with_open(&redirections);
     match wall {
         Some(wall) => setup.env("COFFERDAM_WITHOUT", wall),

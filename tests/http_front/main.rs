@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod access;
+mod evaluations;
 mod jobs;
 mod messages;
 mod metrics;

@@ -10,9 +10,12 @@ use cofferdam::check::metrics::CheckMetrics;
 use cofferdam::check::request::CheckRequest;
 use cofferdam::check::run::{CheckError, CheckReport};
 use cofferdam::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
-use cofferdam::config::{MetricsPlace, OnDisconnect, Tokens};
+use cofferdam::config::{MetricsPlace, OnDisconnect, PublicRoutes, Tokens};
+use cofferdam::egress::AllowList;
+use cofferdam::evaluation::service::Evaluations;
 use cofferdam::http::{
-    Checks, HttpLimits, HttpSettings, RunCheck, SandboxCounts, Server, Services, ShutdownHandle,
+    Checks, EvaluationHttpSettings, EvaluationRequestBounds, HttpLimits, HttpSettings, RunCheck,
+    SandboxCounts, Server, Services, ShutdownHandle,
 };
 use cofferdam::job::Jobs;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -224,6 +227,16 @@ pub fn settings() -> HttpSettings {
         jobs_input_bytes_max: 1000,
         engine_enabled: false,
         engine_input_bytes_max: 1000,
+        evaluations: EvaluationHttpSettings {
+            bounds: EvaluationRequestBounds {
+                agent_code_bytes_max: 100,
+                agent_timeout: Duration::from_secs(600),
+                agent_hosts: AllowList::default(),
+                batch_max: 10,
+            },
+            batch_body_bytes_max: 2000,
+            public: PublicRoutes { status: true, metrics: true },
+        },
         output_bytes_max: Some(1 << 20),
         timeout_default: Duration::from_secs(30),
         timeout_max: Duration::from_secs(300),
@@ -259,7 +272,18 @@ pub fn start_with(
     jobs: Option<Arc<dyn Jobs>>,
     settings: HttpSettings,
 ) -> Running {
-    let services = Services { checks, jobs, engine: None, artifacts: None };
+    start_all(checks, jobs, None, settings)
+}
+
+/// Starts a server that also has evaluations.
+pub fn start_all(
+    checks: Arc<ScriptedChecks>,
+    jobs: Option<Arc<dyn Jobs>>,
+    evaluations: Option<Arc<dyn Evaluations>>,
+    settings: HttpSettings,
+) -> Running {
+    let (engine, artifacts, egress) = (None, None, Arc::default());
+    let services = Services { checks, jobs, engine, artifacts, evaluations, egress };
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), services, settings).unwrap();
     let (address, shutdown) = (server.local_addr().unwrap(), server.shutdown_handle());
     let metrics_address = server.metrics_addr().unwrap();

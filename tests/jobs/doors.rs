@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam::egress::{AllowList, EgressTerms};
 use cofferdam::executor::SandboxExecutor;
 use cofferdam::job::{Runner, RunnerSettings};
 use cofferdam::policy::{PolicyConfig, WorkspaceRoots};
@@ -82,7 +83,9 @@ impl Doors {
             policy: PolicyConfig {
                 allowed_env: ["ALLOWED_BY_RUNNER".to_owned()].into(),
                 roots: WorkspaceRoots::Any,
+                network_hosts: AllowList::default(),
             },
+            egress: EgressTerms::default(),
             maxima: JobLimits::default(),
             local: Arc::new(local),
             firecracker: None,

@@ -34,8 +34,7 @@ fn the_path_of_the_store_appears_only_in_the_log() {
         assert_eq!(error["code"], "run.io_failed");
         assert!(!answer.body.contains(path), "{answer:?}");
     }
-    let log = service.log.text();
-    assert!(log.contains(&format!("{path}/runs/a")), "{log}");
+    service.log.wait_for(&format!("{path}/runs/a"));
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn named_directories_are_writable_instead_of_the_defaults() {
     };
     let service = named("/srv/caches/mine").start();
     holds_a_private_layer(&service, &image.root().join("srv/caches/mine"));
-    assert!(service.log.text().contains("RUN_WRITABLE_PATHS: /srv/caches/none: it is not there"));
+    service.log.wait_for("RUN_WRITABLE_PATHS: /srv/caches/none: it is not there");
     drop(service);
     let refused = run(&named("/opt/cargo-target").start(), "rust", BUILD).finished();
     assert!(refused.stderr.contains("Read-only file system"), "{refused:?}");

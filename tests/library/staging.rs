@@ -35,6 +35,12 @@ fn a_directory_of_the_host_is_staged_if_its_root_is_allowed() {
         bench.sh(&workspace, "! echo x 2>&- > skills/one/deep/file; echo refused"),
         "refused\n"
     );
+    let options = StageOptions { read_only: true, allow_mount: true };
+    let src_path = src.to_str().unwrap();
+    let mounted =
+        bench.engine.stage_directory(&workspace, src_path, "skills/two", options).unwrap();
+    assert_eq!((mounted.mount_used, &mounted.digest), (true, &staged.digest));
+    assert_eq!(bench.sh(&workspace, "cat skills/two/deep/file"), "staged");
     assert_eq!(stage("/etc", false).unwrap_err().code, EngineCode::InputHostDenied);
     let missing = root.join("missing");
     let error = stage(missing.to_str().unwrap(), false).unwrap_err();

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{Client, post, request, solution};
 use cofferdam_test_server::exposition::Exposition;
-use cofferdam_test_server::host::alone;
 use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 use nix::sys::signal::Signal;
 
@@ -16,8 +16,8 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// The address of the metrics listener, from the log.
 fn metrics_address(service: &Service) -> SocketAddr {
-    let log = service.log.text();
-    let (_, rest) = log.split_once("metrics at http://").expect("the log has no metrics address");
+    let log = service.log.wait_for("/metrics");
+    let (_, rest) = log.split_once("metrics at http://").unwrap();
     rest.split_once("/metrics").unwrap().0.parse().unwrap()
 }
 

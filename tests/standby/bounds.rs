@@ -1,5 +1,6 @@
 //! The size of the standby pool: never above its maximum, and never at the cost of a run.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +18,9 @@ const BURST: usize = 6;
 const SLUGS: [&str; 3] = ["alpha", "beta", "gamma"];
 const TIMEOUTS: [&str; 3] = ["10s", "20s", "30s"];
 /// The time between two looks at the pool.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// In so many looks, one after the other, a prepared sandbox is seen.
+const LOOKS: usize = 4;
 
 fn burst(service: &Service, round: usize) {
     thread::scope(|scope| {
@@ -32,11 +35,17 @@ fn burst(service: &Service, round: usize) {
     });
 }
 
-/// The largest number of prepared sandboxes seen until `over` is set.
+/// The largest number of prepared sandboxes seen until `over` is set. The sandbox of a run looks prepared until
+/// its program is resumed, so one counts that is seen several times in a row.
 fn most_ready(service: &Service, over: &AtomicBool) -> usize {
-    let mut most = 0;
+    let (mut most, mut looks) = (0, VecDeque::new());
     while !over.load(Ordering::SeqCst) {
-        most = most.max(ready_sandboxes(service.pid()).len());
+        looks.push_front(ready_sandboxes(service.pid()));
+        looks.truncate(LOOKS);
+        let stays = |init: &&Process| looks.iter().all(|look| look.contains(init));
+        if looks.len() == LOOKS {
+            most = most.max(looks[0].iter().filter(stays).count());
+        }
         thread::sleep(LOOK_EVERY);
     }
     most

@@ -10,7 +10,7 @@ use cofferdam_test_server::client::solution;
 use cofferdam_test_server::service::{Service, Setup};
 use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace, makefile};
 
-use crate::ready::{LINGER, OVERLAID_FILES, run_in_ready, wait_ready};
+use crate::ready::{OVERLAID_FILES, run_in_ready, wait_ready};
 
 /// Prints names, modes and contents.
 const SHOW: &str = "find . -path ./check -prune -o ! -name Makefile -printf '%p %M\\n' | sort; \
@@ -86,7 +86,7 @@ fn assert_every_change_shows(workspace: Workspace) {
         assert_eq!(as_in_a_run(&service), after, "{what}, beside {ready:?}");
     }
     // Sandboxes prepared after the changes can be used.
-    let show = solution(&format!("{SHOW}; {LINGER}"));
+    let show = solution(SHOW);
     let stood = run_in_ready(&service, &show).stdout();
     assert_eq!(stood.split_once('\n').unwrap().1, as_on_host(&service));
 }

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 /// How long the preparation or removal of a sandbox may take on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Ends a script that must be observed in its sandbox.
-pub const LINGER: &str = "sleep 0.3";
+/// The metric that counts them.
+const USED: &str = "cofferdam_standby_boxes_used_total ";
 
 /// More files than are copied, so the workspace becomes an overlay.
 pub const OVERLAID_FILES: usize = 30;
@@ -63,7 +63,27 @@ pub fn begin_in_one_of(ready: &[Process], service: &Service, body: &Value) -> Cl
     client
 }
 
-/// Runs `body`, which stays in a `sleep`, in a prepared sandbox.
+/// How many prepared sandboxes were used so far.
+#[track_caller]
+pub fn used(service: &Service) -> u64 {
+    let metrics = service.get("/metrics").body;
+    let count = metrics.lines().find_map(|line| line.strip_prefix(USED));
+    count.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
+}
+
+/// Runs a program with `run`, and checks that one of `ready` was used for it and has ended with it.
+#[track_caller]
+pub fn in_one_of<T>(ready: &[Process], service: &Service, run: impl FnOnce() -> T) -> T {
+    let before = used(service);
+    let answer = run();
+    wait_until("the end of a prepared sandbox", PATIENCE, || {
+        ready.iter().any(|init| !init.is_alive())
+    });
+    assert_eq!(used(service), before + 1);
+    answer
+}
+
+/// Runs `body` in a prepared sandbox.
 #[track_caller]
 pub fn run_in_ready(service: &Service, body: &Value) -> Answer {
     let mut ready = Vec::new();
@@ -71,5 +91,5 @@ pub fn run_in_ready(service: &Service, body: &Value) -> Answer {
         ready = ready_sandboxes(service.pid());
         !ready.is_empty()
     });
-    begin_in_one_of(&ready, service, body).answer()
+    in_one_of(&ready, service, || service.post(body))
 }

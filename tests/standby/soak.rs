@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{post, solution, solution_within};
 use cofferdam_test_server::host::{
-    Footprint, alone, descendants, host_id_files, in_turn, mounts, resident_bytes,
-    threads_and_descriptors,
+    Footprint, descendants, host_id_files, in_turn, mounts, resident_bytes, threads_and_descriptors,
 };
 use cofferdam_test_server::service::{Service, Setup};
 use cofferdam_test_server::workspace::Workspace;

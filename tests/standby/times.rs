@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{Answer, solution_within};
-use cofferdam_test_server::host::alone;
 use cofferdam_test_server::service::{Service, wait_until};
 use serde_json::Value;
 
-use crate::ready::{LINGER, run_in_ready, shell_with, wait_ready};
+use crate::ready::{run_in_ready, shell_with, wait_ready};
 
 /// How much later than its limit a run may end on a loaded machine and still not have the limit of
 /// another run.
@@ -62,9 +62,8 @@ fn a_run_that_only_computes_ends_at_its_own_limit() {
 fn a_run_has_its_own_cpu_seconds() {
     let service = shell_with(1).start();
     assert_eq!(service.post(&solution_within("30s", "echo hi")).stdout(), "hi\n");
-    let script = format!("ulimit -St; ulimit -Ht; {LINGER}");
     for (timeout, seconds) in [("1s", 1), ("2s", 2), ("1500ms", 2), ("1m", 60), ("1s", 1)] {
-        let answer = run_in_ready(&service, &solution_within(timeout, &script));
+        let answer = run_in_ready(&service, &solution_within(timeout, "ulimit -St; ulimit -Ht"));
         assert_eq!(answer.stdout(), format!("{seconds}\n{}\n", seconds + 1), "{timeout}");
     }
 }

@@ -1,17 +1,14 @@
 //! Sandboxes prepared over workspaces: when there are any, what programs see in them, what ends them.
 
 use cofferdam_test_server::client::{Answer, request};
-use cofferdam_test_server::host::{Process, descendants, is_running, mounts, ready_sandboxes};
+use cofferdam_test_server::host::{Process, descendants, mounts, ready_sandboxes};
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
-use crate::ready::{LINGER, PATIENCE, wait_ready};
-
-/// The metric that counts them.
-const USED: &str = "cofferdam_standby_boxes_used_total ";
+use crate::ready::{PATIENCE, in_one_of, used, wait_ready};
 
 const SEE: &str = include_str!("see.py");
 
@@ -57,13 +54,6 @@ impl Workspaces {
         result["stdout"].as_str().unwrap().to_owned()
     }
 
-    /// How many prepared sandboxes were used so far.
-    fn used(&self) -> String {
-        let metrics = self.service.get("/metrics").body;
-        let line = metrics.lines().find(|line| line.starts_with(USED));
-        line.unwrap_or_else(|| panic!("{metrics}")).to_owned()
-    }
-
     /// Runs programs until a sandbox is prepared, and returns its init.
     fn prepared(&self, workspace: &str) -> Process {
         // The second program is the first that one is prepared for.
@@ -72,14 +62,10 @@ impl Workspaces {
         wait_ready(&self.service, 1)[0]
     }
 
-    /// Runs a script that lingers, and checks that it does in `init`.
-    fn sh_in(&self, init: &Process, workspace: &str, script: &str) -> String {
-        std::thread::scope(|scope| {
-            let run = scope.spawn(|| self.sh(workspace, &format!("{script}; {LINGER}")));
-            let is_in_it = || is_running(init.pid, "sleep");
-            wait_until("the run in the prepared sandbox", PATIENCE, is_in_it);
-            run.join().unwrap()
-        })
+    /// Runs a program with `run`, and checks that it was in the sandbox of `init`.
+    #[track_caller]
+    fn in_sandbox<T>(&self, init: Process, run: impl FnOnce() -> T) -> T {
+        in_one_of(&[init], &self.service, run)
     }
 }
 
@@ -96,7 +82,7 @@ fn one_program_is_not_prepared_for_and_each_later_one_has_a_sandbox_of_its_own()
         let ready = wait_ready(&workspaces.service, 1)[0];
         assert!(!used.contains(&ready), "a used sandbox is ready again");
         let script = "cat file; ls /run /dev/shm; echo $$; echo left >/dev/shm/left; (sleep 60 &)";
-        let seen = workspaces.sh_in(&ready, &workspace, script);
+        let seen = workspaces.in_sandbox(ready, || workspaces.sh(&workspace, script));
         assert_eq!(seen, "kept\n/dev/shm:\n\n/run:\nlock\n2\n", "round {round}");
         wait_until("the sandbox to end", PATIENCE, || !ready.is_alive());
         used.push(ready);
@@ -112,13 +98,9 @@ fn what_changes_after_the_preparation_is_seen() {
     assert_eq!(put.status, 201, "{put:?}");
     let body = json!({
         "cmd": "sh", "cwd": "later", "env": {"OWN": "x y"}, "timeout_ms": 5000,
-        "args": ["-c", format!("cat ../new/file; echo; pwd; echo $PWD $OF $OWN $#; ulimit -t; {LINGER}"), "a", "b"],
+        "args": ["-c", "cat ../new/file; echo; pwd; echo $PWD $OF $OWN $#; ulimit -t", "a", "b"],
     });
-    let result = std::thread::scope(|scope| {
-        let run = scope.spawn(|| workspaces.run(&workspace, &body));
-        wait_until("the run", PATIENCE, || is_running(ready.pid, "sleep"));
-        run.join().unwrap()
-    });
+    let result = workspaces.in_sandbox(ready, || workspaces.run(&workspace, &body));
     let later = "/workspace/later";
     let seen = format!("by request\n{later}\n{later} workspace x y 1\n4294967295\n");
     assert_eq!(result["stdout"], seen, "{result}");
@@ -147,11 +129,7 @@ fn a_prepared_sandbox_over_a_workspace_looks_like_a_new_one() {
             return see();
         }
         let ready = workspaces.prepared(&workspace);
-        std::thread::scope(|scope| {
-            let run = scope.spawn(see);
-            wait_until("the run", PATIENCE, || is_running(ready.pid, "sleep"));
-            run.join().unwrap()
-        })
+        workspaces.in_sandbox(ready, see)
     };
     let (new, prepared) = (seen(0), seen(2));
     for part in ["Seccomp: 2", "NoNewPrivs: 1", "/workspace/see.py", "Max cpu time"] {
@@ -207,9 +185,9 @@ fn a_program_that_does_not_fit_has_a_new_sandbox() {
         ),
     ] {
         workspaces.prepared(&workspace);
-        let used = workspaces.used();
+        let before = used(&workspaces.service);
         assert_eq!(workspaces.run(&workspace, &body)["stdout"], stdout);
-        assert_eq!(workspaces.used(), used, "{stdout}");
+        assert_eq!(used(&workspaces.service), before, "{stdout}");
     }
 }
 

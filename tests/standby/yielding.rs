@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{post, solution};
-use cofferdam_test_server::host::{Process, alone, inits, is_running};
+use cofferdam_test_server::host::{Process, inits, is_running};
 use cofferdam_test_server::service::{Service, wait_until};
 
 use crate::ready::{PATIENCE, shell_with, wait_ready};
@@ -13,9 +14,9 @@ use crate::ready::{PATIENCE, shell_with, wait_ready};
 /// Clients that each post the next run as soon as they have an answer.
 const CLIENTS: usize = 8;
 /// How long they post at a time.
-const WINDOW: Duration = Duration::from_millis(1_500);
+const WINDOW: Duration = Duration::from_millis(800);
 /// How often each of the two servers is measured.
-const TURNS: usize = 9;
+const TURNS: usize = 11;
 /// The least throughput, relative to a server without a standby pool.
 const RATIO_MIN: f64 = 0.85;
 
@@ -85,7 +86,7 @@ fn no_sandbox_is_prepared_while_new_runs_outnumber_the_cpus() {
     let _alone = alone();
     let count = crowd();
     let service = shell_with(2 * count).env("RUN_CONCURRENCY", count.to_string()).start();
-    let request = post("", solution("sleep 3").to_string());
+    let request = post("", solution("sleep 1.5").to_string());
     let mut looks_taken = 0;
     for _ in 0..5 {
         let began = Instant::now();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cofferdam_test_server::host::alone;
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::service::cofferdam;
 
 use crate::ceilings::{EXEC, PER_OTHER_SERVER};

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{post, solution};
-use cofferdam_test_server::host::alone;
 use cofferdam_test_server::service::Setup;
 
 use crate::ceilings::{Ceilings, RUN, RUN_WITHOUT_STANDBY};

@@ -2,10 +2,12 @@
 
 mod concurrency;
 mod engine;
+mod evaluations;
 mod exec;
 mod growth;
 mod health;
 mod idle;
+mod memory;
 mod output;
 mod runs;
 mod server_size;
@@ -18,7 +20,7 @@ use crate::report::Report;
 pub type Family = (&'static str, fn(&mut Report));
 
 /// The families in order of execution; `FAMILIES` selects some.
-pub const FAMILIES: [Family; 11] = [
+pub const FAMILIES: [Family; 13] = [
     ("runs", runs::measure),
     ("exec", exec::measure),
     ("idle", idle::measure),
@@ -30,4 +32,6 @@ pub const FAMILIES: [Family; 11] = [
     ("growth", growth::measure),
     ("concurrency", concurrency::measure),
     ("engine", engine::measure),
+    ("egress", engine::egress::measure),
+    ("evaluations", evaluations::measure),
 ];

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import rig
 
@@ -40,6 +41,7 @@ def main():
     try:
         rig.wait_until_ready(service, PORT)
         failed = sum(not holds(name, *case) for name, case in CASES.items())
+        failed += not every_sandbox_is_limited()
     finally:
         faults = rig.stop(service)
     print(*faults, f"test service::sigterm_drains_it ... {'FAILED' if faults else 'ok'}", sep="\n", flush=True)
@@ -57,6 +59,18 @@ def holds(name, solution, timeout, outcome):
     print(f"test service::{name} ... {'ok' if right else 'FAILED'}", flush=True)
     if not right:
         print(answer.status, answer.headers.items(), answer.text, flush=True)
+    return right
+
+
+def every_sandbox_is_limited():
+    """Whether checks and evaluations, which have a group each, hand the controllers down."""
+    tops = [top for top in Path("/sys/fs/cgroup").rglob("cofferdam-*")
+            if not top.name.endswith("-supervisor")]
+    handed_down = [(top / "cgroup.subtree_control").read_text().split() for top in tops]
+    right = len(tops) == 2 and all({"cpu", "memory", "pids"} <= set(on) for on in handed_down)
+    print(f"test service::checks_and_evaluations_are_limited ... {'ok' if right else 'FAILED'}", flush=True)
+    if not right:
+        print(*zip(tops, handed_down), sep="\n", flush=True)
     return right
 
 

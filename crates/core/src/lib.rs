@@ -2,6 +2,8 @@
 //!
 //! - [`RunSpec`] describes one program to run, [`Limits`] its bounds, [`RunReport`] the result.
 //! - [`executor::Executor`] is the trait that each backend implements: a sandbox, a virtual machine.
+//! - [`egress`] is what left a sandbox by the forward proxy.
+//! - [`framing`] finds where messages of HTTP/1 end.
 //! - [`job`] holds the request and the result of an agent's job, as JSON has them, and
 //!   [`job::parse_request`], which validates a request.
 //! - [`json`] reads requests strictly.
@@ -14,17 +16,26 @@
 
 #![forbid(unsafe_code)]
 
+pub mod egress;
 pub mod executor;
+pub mod framing;
 pub mod job;
 pub mod json;
+mod network;
 mod run;
 pub mod sync;
 pub mod values;
 pub mod weakened;
 
+pub use network::object::NetworkObject;
+pub use network::rule::{RuleAction, RuleObject};
+pub use network::secret::{
+    GivenSecret, REDACTED, SECRET_BYTES_MAX, SecretFault, SecretObject, SecretValue, is_secret_name,
+};
+pub use run::egress::{EGRESS_PORT, EgressService, RootFile};
 pub use run::limits::{LimitKind, Limits};
 pub use run::metrics::{SandboxMetrics, StandbyMetrics, SweepCounts};
-pub use run::mounted::{MountedWorkspace, WorkspacePath, WorkspacePathError};
+pub use run::mounted::{MountedDirectory, MountedWorkspace, WorkspacePath, WorkspacePathError};
 pub use run::outcome::{NotStarted, Outcome, SetupFailure};
 pub use run::output::{CapturedStream, OutputSink, Stream};
 pub use run::report::{Enforced, RunReport, Timings, Usage};

@@ -40,6 +40,58 @@ pub enum Wall {
     Freeze,
     /// The name of the token that a request was sent with.
     Owner,
+    /// The permissions of read-only trees.
+    ReadOnly,
+    /// The numbers of things that there may only be so many of.
+    Tally,
+    /// The refusal to save an output that was cut.
+    Whole,
+    /// The group of a program in a shared sandbox, in which all of it dies.
+    Group,
+    /// The state of the init of a shared sandbox that no program may inspect.
+    Init,
+    /// The list of hosts that a program may reach.
+    Allow,
+    /// The judgement of the addresses that a host has.
+    Address,
+    /// The refusal of a request that names two hosts.
+    Host,
+    /// The comparison of the name in a ClientHello with the host of its tunnel.
+    Sni,
+    /// The port of the egress proxy, which no other socket may share.
+    Port,
+    /// The restoration of files that decide how tests run.
+    Restored,
+    /// The tests' own files, which replace whatever the agent left at their places.
+    Replaced,
+    /// The base with the compared files as what tests get, instead of the agent's tree.
+    Compared,
+    /// The files that each test gets, in which no other test has run.
+    Fresh,
+    /// The tests and solutions that agents do not see.
+    Hidden,
+    /// The environment of agents, which has nothing of the service's.
+    Clean,
+    /// The end of an agent's repository at its commit.
+    History,
+    /// The redaction of an agent's secret values.
+    Redacted,
+    /// The limit of a patch.
+    Bounded,
+    /// The names that a sandbox's authority may speak for.
+    Constraint,
+    /// The comparison of the hosts that a judged request, its TLS and its tunnel name.
+    Agreement,
+    /// The search of answers for secrets that were sent.
+    Redaction,
+    /// The hosts to which a placeholder's secret may go, and its places in a request.
+    Placeholder,
+    /// The choice of the rule that fits a request, and what a rule has to allow by name.
+    Rules,
+    /// The one form of a path, which is judged and sent.
+    Canonical,
+    /// The requests, bytes and time that a rule allows.
+    Allowance,
 }
 
 /// Whether this is a weakened build that runs without `wall`.
@@ -63,6 +115,32 @@ pub fn lacks(wall: Wall) -> bool {
         Wall::Results => "results",
         Wall::Freeze => "freeze",
         Wall::Owner => "owner",
+        Wall::ReadOnly => "readonly",
+        Wall::Tally => "tally",
+        Wall::Whole => "whole",
+        Wall::Group => "group",
+        Wall::Init => "init",
+        Wall::Allow => "allow",
+        Wall::Address => "address",
+        Wall::Host => "host",
+        Wall::Sni => "sni",
+        Wall::Port => "port",
+        Wall::Restored => "restored",
+        Wall::Replaced => "replaced",
+        Wall::Compared => "compared",
+        Wall::Fresh => "fresh",
+        Wall::Hidden => "hidden",
+        Wall::Clean => "clean",
+        Wall::History => "history",
+        Wall::Redacted => "redacted",
+        Wall::Bounded => "bounded",
+        Wall::Constraint => "constraint",
+        Wall::Agreement => "agreement",
+        Wall::Redaction => "redaction",
+        Wall::Placeholder => "placeholder",
+        Wall::Rules => "rules",
+        Wall::Canonical => "canonical",
+        Wall::Allowance => "allowance",
     };
     std::env::var_os("COFFERDAM_WITHOUT").is_some_and(|without| without == name)
 }

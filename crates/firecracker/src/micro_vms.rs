@@ -276,6 +276,10 @@ impl<H: Hypervisor> Executor for MicroVms<H> {
         watch: &Watch,
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
+        if task.spec.egress.is_some() {
+            let words = "a virtual machine has no network";
+            return Err(SetupFailure::from_words("egress socket", words).into());
+        }
         self.run(&mut task, watch, &mut sink)
     }
 }

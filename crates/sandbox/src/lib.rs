@@ -52,6 +52,10 @@ pub mod engine {
     pub use crate::layers::features::LayerFeatures;
     pub use crate::layers::frozen_view::FrozenView;
     pub use crate::layers::host::LayerHost;
+    pub use crate::layers::mounts::overlaid::{
+        OverlaidDirectory, OverlaidDirs, OverlaidSource, copy_own_attributes,
+    };
+    pub use crate::layers::mounts::read_only::{MountedTree, ReadOnlyTree, ReadOnlyTreeDraft};
     pub use crate::layers::space::{DiskSpace, DiskUsage, Storage};
     pub use crate::layers::workspace_fs::{WorkspaceFs, WorkspaceMounts};
     pub use crate::plan::builtin_profile::builtin_profile;

@@ -41,13 +41,14 @@ pub use artifacts::{
 };
 pub use cofferdam_core::values::owner::Owner;
 pub use copy::template::{Fill, Owners, Template};
-pub use copy::{Copied, copy_tree};
+pub use copy::{Copied, copy_tree, copy_tree_until};
 pub use error::WorkspaceError;
 pub use layer::apply::{ApplyOptions, LayerTarget, apply_layer};
 pub use layer::attributes::{ExtendedAttributes, LayerMarks};
 pub use layer::digest::{TreeDigest, digest_tree};
-pub use put::{put, put_over_template};
-pub use remove::{Removal, remove_tree};
+pub use layer::redirects::{READ_ONLY_TREES, add_redirects};
+pub use put::{put, put_if_absent, put_over_template};
+pub use remove::{Removal, remove_tree, remove_tree_until};
 pub use snapshot::saved;
 pub use snapshot::{
     SnapshotContents, SnapshotLimits, SnapshotRules, Survey, survey, take_snapshot,

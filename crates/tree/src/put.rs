@@ -61,6 +61,24 @@ pub fn put_over_template(
     Put { path, owner }.write(upper, Some(template), contents)
 }
 
+/// As [`put`], but leaves `path` alone if it exists, as a file of any type. Returns whether it was written.
+///
+/// # Errors
+/// As [`put`], but for [`WorkspaceError::DirectoryInTheWay`].
+pub fn put_if_absent(
+    root: BorrowedFd<'_>,
+    path: &RelPath,
+    contents: &[u8],
+    owner: Owner,
+) -> Result<bool, WorkspaceError> {
+    let put = Put { path, owner };
+    let (here, _) = put.parent(root, None)?;
+    match put.create(&here, contents) {
+        Err(WorkspaceFault::System { errno: Errno::EEXIST, .. }) => Ok(false),
+        written => written.map(|()| true).map_err(|fault| fault.at(path.as_path())),
+    }
+}
+
 /// The arguments of one write.
 struct Put<'call> {
     path: &'call RelPath,
@@ -74,6 +92,17 @@ impl Put<'_> {
         template: Option<BorrowedFd<'_>>,
         contents: &[u8],
     ) -> Result<(), WorkspaceError> {
+        let (here, covered) = self.parent(root, template)?;
+        self.make_room(&here, covered.as_ref())?;
+        self.create(&here, contents).map_err(|fault| fault.at(self.path.as_path()))
+    }
+
+    /// Opens the directory of the file, which is made if it is missing, and the template's.
+    fn parent(
+        &self,
+        root: BorrowedFd<'_>,
+        template: Option<BorrowedFd<'_>>,
+    ) -> Result<(OwnedFd, Option<OwnedFd>), WorkspaceError> {
         let at_root = |fault: WorkspaceFault| fault.at(".");
         let mut here = root.try_clone_to_owned().during("dup").map_err(at_root)?;
         let mut covered = template
@@ -87,8 +116,7 @@ impl Put<'_> {
             here = self.enter(&here, &below, part, &reached)?;
             covered = below.ok().flatten();
         }
-        self.make_room(&here, covered.as_ref())?;
-        self.create(&here, contents).map_err(|fault| fault.at(self.path.as_path()))
+        Ok((here, covered))
     }
 
     /// Opens the directory `part` of `here`, and creates it if it is missing.
@@ -331,5 +359,29 @@ mod tests {
         fs::create_dir(upper.path().join("file")).unwrap();
         put("file/x").unwrap();
         assert_put(upper.path(), "file/x");
+    }
+
+    #[test]
+    fn what_is_there_already_stays_as_it_is() {
+        let root = tempdir().unwrap();
+        fs::create_dir(root.path().join("d")).unwrap();
+        fs::write(root.path().join("d/file"), "own").unwrap();
+        symlink("absent", root.path().join("d/link")).unwrap();
+        symlink("d", root.path().join("away")).unwrap();
+        let owner =
+            Owner { uid: nix::unistd::geteuid().as_raw(), gid: nix::unistd::getegid().as_raw() };
+        let put = |path: &str| {
+            let path = RelPath::parse(path).unwrap();
+            put_if_absent(directory(root.path()).as_fd(), &path, b"new", owner)
+        };
+        for (path, written) in
+            [("d/file", false), ("d/link", false), ("a/b/new", true), ("a/b", false)]
+        {
+            assert_eq!(put(path).unwrap(), written, "{path}");
+        }
+        assert!(matches!(put("away/new"), Err(WorkspaceError::NotADirectory { .. })));
+        assert_eq!(fs::read_to_string(root.path().join("d/file")).unwrap(), "own");
+        assert_eq!(fs::read_to_string(root.path().join("a/b/new")).unwrap(), "new");
+        assert!(!root.path().join("d/absent").exists() && !root.path().join("d/new").exists());
     }
 }

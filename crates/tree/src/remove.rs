@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::error::{WorkspaceError, WorkspaceFault};
+use super::walk::stop_check::StopCheck;
 use super::walk::{TreeWalk, WalkEvent};
 use cofferdam_core::values::owner::Owner;
 
@@ -29,7 +30,19 @@ pub struct Removal {
 /// # Errors
 /// `name` is not a single name (`EINVAL`), or the tree was moved meanwhile.
 pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Removal, WorkspaceError> {
-    remove_passes(name, |name| TreeWalk::to_remove(parent, name))
+    remove_tree_until(parent, name, StopCheck::never())
+}
+
+/// As [`remove_tree`], unless `stop` ends it, which leaves a part.
+///
+/// # Errors
+/// As [`remove_tree`], and [`WorkspaceError::Stopped`].
+pub fn remove_tree_until(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    stop: StopCheck<'_>,
+) -> Result<Removal, WorkspaceError> {
+    remove_passes(name, stop, |name| TreeWalk::to_remove(parent, name))
 }
 
 /// As [`remove_tree`], but leaves the read-only trees of a workspace of `owner`.
@@ -38,11 +51,14 @@ pub(crate) fn remove_writable(
     name: &OsStr,
     owner: Owner,
 ) -> Result<Removal, WorkspaceError> {
-    remove_passes(name, |name| TreeWalk::to_remove_writable(parent, name, owner))
+    remove_passes(name, StopCheck::never(), |name| {
+        TreeWalk::to_remove_writable(parent, name, owner)
+    })
 }
 
 fn remove_passes<'root>(
     name: &OsStr,
+    stop: StopCheck<'_>,
     walk: impl Fn(CString) -> TreeWalk<'root>,
 ) -> Result<Removal, WorkspaceError> {
     let invalid = || WorkspaceFault::System { operation: "remove", errno: Errno::EINVAL }.at(name);
@@ -53,7 +69,7 @@ fn remove_passes<'root>(
     let mut removed = 0;
     loop {
         let mut walk = walk(name.clone());
-        let pass = remove_visited(&mut walk)?;
+        let pass = remove_visited(&mut walk, stop)?;
         removed += pass.removed;
         // A directory with more names than a walk holds takes several passes. A pass without progress
         // is the last.
@@ -63,9 +79,10 @@ fn remove_passes<'root>(
     }
 }
 
-fn remove_visited(walk: &mut TreeWalk<'_>) -> Result<Removal, WorkspaceError> {
+fn remove_visited(walk: &mut TreeWalk<'_>, stop: StopCheck<'_>) -> Result<Removal, WorkspaceError> {
     let mut total = Removal::default();
     while let Some(event) = walk.advance()? {
+        stop.check().map_err(|fault| fault.at(walk.path()))?;
         let outcome = match &event {
             WalkEvent::Enter { .. } => continue,
             WalkEvent::Unopened { errno, .. } => Err(*errno),
@@ -108,6 +125,25 @@ mod tests {
         assert_eq!(remove(place.path(), "absent"), Ok(Removal::default()));
         fs::write(place.path().join("file"), "").unwrap();
         assert_eq!(remove(place.path(), "file"), Ok(Removal { removed: 1, left: 0 }));
+    }
+
+    #[test]
+    fn a_stopped_removal_ends_before_the_next_entry_and_the_next_one_goes_on() {
+        let place = tempdir().unwrap();
+        fs::create_dir(place.path().join("d")).unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(place.path().join("d").join(name), "").unwrap();
+        }
+        let asked = std::cell::Cell::new(0);
+        let is_over = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 2
+        };
+        let parent = directory(place.path());
+        let stopped = remove_tree_until(parent.as_fd(), OsStr::new("d"), StopCheck(&is_over));
+        assert_eq!((stopped, asked.get()), (Err(WorkspaceError::Stopped), 3));
+        assert_eq!(fs::read_dir(place.path().join("d")).unwrap().count(), 2);
+        assert_eq!(remove(place.path(), "d"), Ok(Removal { removed: 3, left: 0 }));
     }
 
     #[test]

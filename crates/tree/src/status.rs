@@ -4,6 +4,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag};
 use nix::unistd::Uid;
 
 use cofferdam_core::values::owner::Owner;
+use cofferdam_core::weakened::{self, Wall};
 
 const PERMISSIONS: Mode = Mode::S_IRWXU.union(Mode::S_IRWXG).union(Mode::S_IRWXO);
 
@@ -22,8 +23,13 @@ pub(super) fn directory_mode(stat: &FileStat) -> Mode {
     file_mode(stat) | Mode::S_IRWXU
 }
 
+/// The permissions that a file or directory of a read-only tree has in place of `mode`.
+pub(super) fn read_only_mode(mode: Mode) -> Mode {
+    if weakened::lacks(Wall::ReadOnly) { mode | WRITE } else { mode - WRITE }
+}
+
 /// The write permissions.
-pub(super) const WRITE: Mode = Mode::S_IWUSR.union(Mode::S_IWGRP).union(Mode::S_IWOTH);
+const WRITE: Mode = Mode::S_IWUSR.union(Mode::S_IWGRP).union(Mode::S_IWOTH);
 
 /// Whether a directory belongs to a read-only tree of a workspace of `owner`: the service owns it, and it has no
 /// write permission. A program can neither make such a directory nor change one. Where the service runs as the

@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use super::version::Version;
 use cofferdam_core::values::bytes::parse_bytes;
+use cofferdam_core::values::names::is_variable_name;
 use cofferdam_core::values::rel_path::RelPath;
-use cofferdam_core::values::variable_name::is_variable_name;
 
 /// The name of the table in a languages directory.
 const TABLE_FILE: &str = "languages.toml";

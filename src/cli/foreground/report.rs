@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use cofferdam_core::egress::EgressRecord;
 use cofferdam_core::{Enforced, LimitKind, Outcome, RunReport, Usage};
 
 /// The output of `--report`, keys in this order.
@@ -11,6 +12,8 @@ pub struct RunReportJson<'a> {
     exit_code: Option<u8>,
     #[serde(flatten)]
     rest: ReportFields<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    egress: Option<Vec<EgressRecord>>,
 }
 
 /// The output of `run --json`, keys in this order.
@@ -40,7 +43,13 @@ impl<'a> RunReportJson<'a> {
             Outcome::Exited { code } => Some(code),
             _ => None,
         };
-        Self { outcome: run.outcome.word(), exit_code, rest: ReportFields::of(run) }
+        let (outcome, rest) = (run.outcome.word(), ReportFields::of(run));
+        Self { outcome, exit_code, rest, egress: None }
+    }
+
+    /// The same with what the command asked to reach, unless it has no network.
+    pub fn with_egress(self, egress: Option<Vec<EgressRecord>>) -> Self {
+        Self { egress, ..self }
     }
 }
 
@@ -133,6 +142,10 @@ mod tests {
             let json = serde_json::to_string(&RunReportJson::of(&run(outcome))).unwrap();
             assert_eq!(json, format!(r#"{{"outcome":{head},{REST}"#));
         }
+        let exited = run(Outcome::Exited { code: 0 });
+        let report = RunReportJson::of(&exited).with_egress(Some(Vec::new()));
+        let json = serde_json::to_string(&report).unwrap();
+        assert!(json.ends_with(r#","egress":[]}"#), "{json}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::cli::failure::Failure;
 use crate::cli::firecracker::FirecrackerOptions;
 use crate::cli::foreground::progress::ProgressLine;
 use crate::cli::foreground::signals::Signals;
+use crate::cli::options::file_secrets::egress_with_secrets;
 use crate::cli::options::sandbox_options::root_source;
 use crate::cli::stdio::say;
 use crate::config::{Config, Isolation};
@@ -91,9 +92,14 @@ fn run_here(
 /// The runner that `config` asks for. If this host cannot create a sandbox, the result says so.
 fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
     let jobs = &config.jobs;
+    let (egress, secret_files) = egress_with_secrets(config.secrets.as_ref())?;
     let builder = Runner::builder(store_dir)
         .allow_env(&jobs.allowed_env)
         .maxima(jobs.maxima)
+        .network(jobs.network.clone())
+        .service_egress(egress)
+        .private(secret_files)
+        .private(config.evaluations.network_files.iter())
         .keep(StoreSettings { retention: jobs.retention, bytes_max: jobs.store_bytes_max })
         .private(config.tokens_file.iter())
         .strict(config.isolation == Isolation::Strict);

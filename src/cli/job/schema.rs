@@ -121,7 +121,8 @@ mod tests {
                     "python3",
                     {"basename": "python", "path": "/usr/bin/python3", "sha256": "ab".repeat(32)},
                 ],
-                "allowed_env": ["LANG"], "allow_shell": false, "network": "none",
+                "allowed_env": ["LANG"], "allow_shell": false,
+                "network": {"allow": ["a.example"]},
                 "artifacts": {"include": ["out/**"], "deny": ["**/*.key"]},
                 "require_enforced": ["memory", "network"],
             },
@@ -198,6 +199,11 @@ mod tests {
                 "decision": "allowed", "reasons": [], "version": "v1:", "network": "none",
                 "network_enforced": true,
             },
+            "egress": [{
+                "at": "", "step": null, "host": "a.example", "port": 443, "address": "192.0.2.1",
+                "decision": "denied", "reason": "not_listed", "bytes_sent": 1, "bytes_received": 2,
+                "method": "GET", "status": 403, "rule": 0, "secrets": ["a"], "path": "/b",
+            }],
             "usage": {
                 "wall_ms": 1, "cpu_ms": 1, "memory_peak_bytes": 1, "memory_peak_source": "cgroup2",
                 "processes_peak": 1, "oom_kills": 0, "stdout_bytes": 0, "stderr_bytes": 0,

@@ -10,6 +10,7 @@ use super::output::print_json;
 use super::target::config;
 use crate::cli::failure::{Failure, USAGE, error_words};
 use crate::cli::stdio::read_input;
+use crate::job::ValidJob;
 use cofferdam_core::job::{ErrorCode, JobError, JobRequestError, ValidRequest, parse_request};
 
 const EXAMPLES: &str = "\
@@ -35,7 +36,7 @@ impl ValidateCommand {
     pub fn run(&self) -> Result<u8, JobFailure> {
         let jobs = config(None)?.jobs;
         let checked = read_request(&self.request, jobs.input_bytes_max)
-            .and_then(|request| Ok(request.check_maxima(&jobs.maxima)?));
+            .and_then(|request| Ok(ValidJob::new(request, &jobs.maxima).map(drop)?));
         match checked {
             Ok(()) => print_json(&json!({ "valid": true }))?,
             Err(JobFailure::Job(error)) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::store_path::absolute;
 use crate::cli::failure::{Failure, error_words};
 use crate::config::{Config, EngineConfig};
+use crate::egress::ServiceEgress;
 use crate::executor::SandboxExecutor;
 use crate::workspace::artifacts::LazyArtifacts;
 use crate::workspace::files::EngineStores;
@@ -99,12 +100,14 @@ impl ServedEngine {
         })
     }
 
-    /// Starts the engine with `stores`. Its programs run in sandboxes of `local`.
+    /// Starts the engine with `stores`. Its programs run in sandboxes of `local`. What they reach is part of
+    /// `egress`.
     pub fn start(
         self,
         config: &Config,
         local: &Arc<SandboxExecutor>,
         stores: EngineStores,
+        egress: &ServiceEgress,
     ) -> Result<Option<Arc<WorkspaceService>>, Failure> {
         let Some(directory) = self.directory else { return Ok(None) };
         let trees = match HostTrees::open(Arc::clone(local), Arc::clone(&directory)) {
@@ -118,7 +121,9 @@ impl ServedEngine {
         let passed = passed.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
         let base_env = passed.collect();
         let store = Some(directory);
-        let settings = EngineSettings { base_env, store, ..EngineSettings::from(&config.engine) };
+        let mut settings = EngineSettings::from(&config.engine);
+        settings.network.egress.service = egress.clone();
+        let settings = EngineSettings { base_env, store, ..settings };
         let service = WorkspaceService::start(settings, Box::new(trees));
         Ok(Some(Arc::new(service.map_err(Failure::Serve)?.with_stores(stores))))
     }

@@ -8,6 +8,7 @@ use super::store_path::absolute;
 use crate::cli::failure::{Failure, error_words};
 use crate::cli::firecracker::FirecrackerOptions;
 use crate::config::{Config, JobsConfig, Roots, roots_for};
+use crate::egress::ServiceEgress;
 use crate::executor::Executor;
 use crate::job::{LazyJobs, RunnerSettings, StartError};
 use crate::policy::{PolicyConfig, WorkspaceRoots};
@@ -68,11 +69,12 @@ impl ServedJobs {
         if self.store_dir.is_some() { config.workers } else { 0 }
     }
 
-    /// Starts the jobs, which run in sandboxes of `local`.
+    /// Starts the jobs, which run in sandboxes of `local`. What they reach is part of `egress`.
     pub fn start(
         self,
         config: &Config,
         local: Arc<dyn Executor>,
+        egress: &ServiceEgress,
     ) -> Result<Option<Arc<LazyJobs>>, Failure> {
         let Some(store_dir) = self.store_dir else { return Ok(None) };
         let JobsConfig { workers, queue_max, retention, store_bytes_max, maxima, .. } = config.jobs;
@@ -80,6 +82,7 @@ impl ServedJobs {
             store_dir,
             store: StoreSettings { retention, bytes_max: store_bytes_max },
             policy: policy(config)?,
+            egress: config.jobs.network.terms(egress),
             maxima,
             local,
             firecracker: self.machines.map(|machines| machines.backend),
@@ -118,7 +121,8 @@ fn policy(config: &Config) -> Result<PolicyConfig, Failure> {
         Roots::Any => WorkspaceRoots::Any,
         Roots::Only(roots) => WorkspaceRoots::Only(canonical(&roots)?),
     };
-    Ok(PolicyConfig { allowed_env: config.jobs.allowed_env.iter().cloned().collect(), roots })
+    let allowed_env = config.jobs.allowed_env.iter().cloned().collect();
+    Ok(PolicyConfig { allowed_env, roots, network_hosts: config.jobs.network.hosts.clone() })
 }
 
 /// The roots with links resolved; a missing root is an error.

@@ -1,9 +1,11 @@
 //! `cofferdam serve`: the HTTP service.
 
 mod engine;
+mod evaluations;
 pub mod file_size_limit;
 mod jobs;
 mod memory;
+mod secrets;
 mod store_path;
 
 use std::path::PathBuf;
@@ -16,14 +18,17 @@ use crate::cli::failure::Failure;
 use crate::cli::foreground::signals::Signals;
 use crate::cli::options::sandbox_options::SandboxOptions;
 use crate::config::variables_help;
+use crate::egress::ServiceEgress;
 use crate::http::{BindError, DescriptorShortage, HttpSettings, Server, Services};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_sandbox::engine::{SandboxHost, request_short_slices};
 use engine::ServedEngine;
+use evaluations::ServedEvaluations;
 use file_size_limit::check_file_size;
 use jobs::ServedJobs;
 use memory::return_after_bursts;
+use secrets::ServedSecrets;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,14 +71,18 @@ impl ServeCommand {
         }
         check_file_size(&config)?;
         shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
+        let evaluations =
+            ServedEvaluations::new(&config, store_dir.clone(), resolved.workspaces())?;
         let jobs = ServedJobs::new(&config, store_dir, resolved.workspaces())?;
         let engine = ServedEngine::new(&config.engine, engine_dir, resolved.workspaces())?;
         let tokens_file = config.tokens_file.iter().map(std::path::absolute);
         let tokens_file = tokens_file.collect::<Result<Vec<_>, _>>();
         let tokens_file =
             tokens_file.map_err(|error| Failure::option("AUTH_TOKENS_FILE", error))?;
+        let secrets = ServedSecrets::new(config.secrets.clone())?;
         let of_engine = engine.private().into_iter().collect();
-        let private = [jobs.private(), of_engine, tokens_file].concat();
+        let mut private = [jobs.private(), of_engine, tokens_file, secrets.private()].concat();
+        private.extend(config.evaluations.network_files.iter().cloned());
         // Before our own sandbox opens: each trial opens one.
         let mut examined = examine().map_err(Failure::Refused)?;
         let checking =
@@ -87,17 +96,32 @@ impl ServeCommand {
             .map_err(Failure::Refused)?;
         let artifacts = engine.artifacts(&config.engine)?;
         let stores = engine.stores(&config.engine, artifacts.as_ref(), &private)?;
-        let engine = engine.start(&config, &executor, stores)?;
-        let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
-        let services = Services { checks: runner, jobs, engine, artifacts };
+        let egress = ServiceEgress::default();
+        let _secrets = secrets.serve(egress.secrets())?;
+        let engine = engine.start(&config, &executor, stores, &egress)?;
+        let jobs = jobs.start(&config, executor, &egress)?.map(|jobs| jobs as Arc<dyn Jobs>);
+        let evaluations = evaluations.start(&config, &egress, &private)?;
+        let services = Services {
+            checks: runner,
+            jobs,
+            engine,
+            artifacts,
+            evaluations,
+            egress: Arc::clone(egress.counts()),
+        };
         let server = Server::bind(config.address, services, settings)
             .map_err(|BindError { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;
         return_after_bursts().map_err(Failure::Serve)?;
         let address = server.local_addr().map_err(Failure::Serve)?;
+        egress.add_own_address(address);
         gaps.iter().for_each(|gap| log::warn!("not enforced: {gap}"));
+        if config.tokens.is_empty() {
+            log::warn!("without AUTH_TOKEN or AUTH_TOKENS_FILE, every client may use the service");
+        }
         if let Some(address) = server.metrics_addr().map_err(Failure::Serve)? {
+            egress.add_own_address(address);
             log::info!("metrics at http://{address}/metrics");
         }
         log::info!("listening on {address}; enforced: {controls}");

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use super::network::{EgressConfig, NetworkConfig};
 use super::parse::{
     parse_count, parse_decimal, parse_milliseconds, parse_names, parse_roots, parse_some_bytes,
-    parse_some_duration,
+    parse_some_duration, parse_switch,
 };
 use super::reader::VariableReader;
 use super::table;
@@ -35,6 +36,8 @@ pub struct JobsConfig {
     pub workspace_roots: Option<Vec<PathBuf>>,
     /// Names of variables that any job may set, besides those that its own policy allows.
     pub allowed_env: Vec<String>,
+    /// What programs may reach.
+    pub network: NetworkConfig,
     /// Clients that may follow jobs' events at the same time, at least one.
     pub followers_max: usize,
     /// The longest request, bytes.
@@ -67,17 +70,13 @@ pub fn roots_for(address: SocketAddr, config: &JobsConfig) -> Roots {
 }
 
 impl JobsConfig {
-    pub(super) fn read(reader: &mut VariableReader) -> Self {
+    pub(super) fn read(reader: &mut VariableReader, egress: &EgressConfig) -> Self {
         let sandboxes_max = SANDBOXES_MAX as usize;
         let workers = reader.optional(&table::JOBS_WORKERS, |text| {
             parse_count(text).filter(|count| *count <= sandboxes_max)
         });
         Self {
-            enabled: reader.value(&table::JOBS, |text| match text {
-                "on" => Some(true),
-                "off" => Some(false),
-                _ => None,
-            }),
+            enabled: reader.value(&table::JOBS, parse_switch),
             workers: workers.unwrap_or_else(cores),
             queue_max: reader.value(&table::JOBS_QUEUE_MAX, |text| {
                 parse_count(text).filter(|count| *count <= QUEUE_MAX)
@@ -85,6 +84,11 @@ impl JobsConfig {
             store_dir: reader.directory(&table::JOBS_STORE_DIR).unwrap_or_default(),
             workspace_roots: reader.optional(&table::JOBS_WORKSPACE_ROOTS, parse_roots),
             allowed_env: reader.value(&table::JOBS_ALLOWED_ENV, parse_names),
+            network: NetworkConfig::read(
+                reader,
+                [&table::JOBS_NETWORK_HOSTS, &table::JOBS_HOSTS_ALLOW],
+                egress,
+            ),
             followers_max: reader.value(&table::JOBS_FOLLOWERS_MAX, parse_count),
             input_bytes_max: reader.value(&table::JOBS_INPUT_MAX, parse_some_bytes),
             retention: reader.optional(&table::JOBS_RETENTION, parse_some_duration),

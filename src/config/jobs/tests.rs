@@ -2,6 +2,7 @@
 
 use super::super::{Config, Overrides};
 use super::*;
+use crate::egress::AllowList;
 
 const MIB: u64 = 1 << 20;
 const MAXIMA: JobLimits = JobLimits {
@@ -26,6 +27,10 @@ fn read(pairs: &[(&str, &str)]) -> Config {
     problems.none_or(config).unwrap()
 }
 
+fn hosts(entries: &[&str]) -> AllowList {
+    AllowList::parse(&entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>()).unwrap()
+}
+
 #[test]
 fn an_empty_environment_gives_the_contract_s_defaults() {
     let expected = JobsConfig {
@@ -35,6 +40,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         store_dir: "./agent-runner-runs".into(),
         workspace_roots: None,
         allowed_env: vec![],
+        network: NetworkConfig { shared: shared(4 << 30), ..NetworkConfig::default() },
         followers_max: 64,
         input_bytes_max: 1 << 20,
         retention: None,
@@ -56,6 +62,9 @@ fn every_variable_of_jobs_is_read() {
         ("JOBS_STORE_DIR", "/var/lib/jobs"),
         ("JOBS_WORKSPACE_ROOTS", "/srv/a:/srv/b"),
         ("JOBS_ALLOWED_ENV", "LANG,TZ"),
+        ("JOBS_NETWORK_HOSTS", "a.example, *.b.example:8443"),
+        ("JOBS_HOSTS_ALLOW", "127.0.0.1:*"),
+        ("EGRESS_BYTES_MAX", "1MiB"),
         ("JOBS_FOLLOWERS_MAX", "200"),
         ("JOBS_INPUT_MAX", "64KiB"),
         ("JOBS_RETENTION", "168h"),
@@ -69,6 +78,11 @@ fn every_variable_of_jobs_is_read() {
         store_dir: "/var/lib/jobs".into(),
         workspace_roots: Some(vec!["/srv/a".into(), "/srv/b".into()]),
         allowed_env: vec!["LANG".into(), "TZ".into()],
+        network: NetworkConfig {
+            hosts: hosts(&["a.example", "*.b.example:8443"]),
+            private_hosts: hosts(&["127.0.0.1:*"]),
+            shared: shared(1 << 20),
+        },
         followers_max: 200,
         input_bytes_max: 1 << 16,
         retention: Some(Duration::from_secs(168 * 3600)),
@@ -124,4 +138,8 @@ fn without_roots_only_a_loopback_address_serves_any_path() {
         let jobs = read(&pairs).jobs;
         assert_eq!(roots_for(address.parse().unwrap(), &jobs), expected, "{address} {roots:?}");
     }
+}
+
+fn shared(bytes_max: u64) -> EgressConfig {
+    EgressConfig { bytes_max, ..EgressConfig::default() }
 }

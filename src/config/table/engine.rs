@@ -1,5 +1,6 @@
 //! The variables of the code executor engine.
 
+use super::egress::HOSTS_WANTED;
 use super::variable::DefaultValue::{InWords, Value};
 use super::variable::{Variable, VariableGroup, group};
 
@@ -115,6 +116,17 @@ group! {
         example: "/srv/inputs",
         wanted: "absolute directories divided by colons",
         meaning: "Directories, separated by colons, below which `host://` inputs may be.",
+    }
+    ENGINE_NETWORK_HOSTS {
+        example: "pypi.org,files.pythonhosted.org",
+        wanted: HOSTS_WANTED,
+        meaning: "Hosts that the programs of workspaces may ask to reach, divided by commas.",
+        details: "Entries as `network` has them, see [docs/egress.md](egress.md).",
+    }
+    ENGINE_HOSTS_ALLOW {
+        example: "10.1.2.3:8080",
+        wanted: HOSTS_WANTED,
+        meaning: "Hosts among them whose address need not be public.",
     }
 }
 

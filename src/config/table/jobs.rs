@@ -1,5 +1,6 @@
 //! The variables of agents' jobs and of their virtual machines.
 
+use super::egress::HOSTS_WANTED;
 use super::variable::DefaultValue::{InWords, Value};
 use super::variable::{Variable, VariableGroup, group};
 
@@ -39,6 +40,17 @@ group! {
         example: "LANG",
         wanted: "names divided by commas or spaces",
         meaning: "Names of variables that any job may set.",
+    }
+    JOBS_NETWORK_HOSTS {
+        example: "pypi.org,files.pythonhosted.org",
+        wanted: HOSTS_WANTED,
+        meaning: "Hosts that the programs of jobs may ask to reach, divided by commas.",
+        details: "Entries as `policy.network` has them, see [docs/egress.md](egress.md).",
+    }
+    JOBS_HOSTS_ALLOW {
+        example: "10.1.2.3:8080",
+        wanted: HOSTS_WANTED,
+        meaning: "Hosts among them whose address need not be public.",
     }
     JOBS_FOLLOWERS_MAX {
         default: Value("64"),

@@ -1,18 +1,22 @@
 //! The one table of variables. The parser, `docs/configuration.md`, `deploy/systemd/cofferdam.env`
 //! and `cofferdam serve --help` come from it.
 
+mod egress;
 mod engine;
+mod evaluations;
 mod jobs;
 mod service;
 mod variable;
 
+pub use self::egress::*;
 pub use self::engine::*;
+pub use self::evaluations::*;
 pub use self::jobs::*;
 pub use self::service::*;
 pub use self::variable::{DefaultValue, Variable, VariableGroup};
 
 /// Every group, in the order of the documents.
-pub const GROUPS: [&VariableGroup; 11] = [
+pub const GROUPS: [&VariableGroup; 15] = [
     &LISTENING,
     &HTTP,
     &TOKENS,
@@ -23,6 +27,10 @@ pub const GROUPS: [&VariableGroup; 11] = [
     &FIRECRACKER,
     &ENGINE_OF_AGENTS,
     &ENGINE_REQUESTS,
+    &EVALUATIONS,
+    &EVALUATION_FILES,
+    &EVALUATION_NETWORK,
+    &EGRESS,
     &LOGS,
 ];
 

@@ -25,8 +25,9 @@ use crate::workspace::files::{
 use crate::workspace::helpers::{InputRecord, OutputManifest, OutputSpec};
 use crate::workspace::sessions::StartRequest;
 use crate::workspace::{
-    ArtifactSession, CreateRequest, EngineCapabilities, EngineCode, EngineError, ProgramReport,
-    RunRequest, WorkspacePolicy, WorkspaceQuery, WorkspaceService, WorkspaceStatus, encode,
+    ArtifactSession, CreateRequest, EgressPage, EngineCapabilities, EngineCode, EngineError,
+    ProgramReport, RunRequest, WorkspacePolicy, WorkspaceQuery, WorkspaceService, WorkspaceStatus,
+    encode,
 };
 use cofferdam_core::Watch;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -55,6 +56,20 @@ impl SandboxEngine {
     /// Whom its workspaces belong to.
     pub fn owner(&self) -> &TokenName {
         &self.owner
+    }
+
+    /// What the programs of a workspace asked to reach since it was created or woken: at most `limit`
+    /// records after the first `before`.
+    ///
+    /// # Errors
+    /// There is no such workspace.
+    pub fn egress(
+        &self,
+        workspace: &Workspace,
+        limit: usize,
+        before: Option<u64>,
+    ) -> Result<EgressPage, EngineError> {
+        self.service.egress(&self.owner, &workspace.id, limit, before)
     }
 
     /// Creates a workspace with more than a policy, or acquires one.

@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 use super::query::QueryParams;
 use crate::http::error::{HttpApi, HttpError};
 use crate::http::request::body::{BodyReader, check_encoding};
+use crate::http::request::percent_decode;
 use crate::http::response;
 use crate::workspace::helpers::Helper;
 use crate::workspace::{EngineCode, EngineError};
@@ -40,8 +41,8 @@ async fn call(State(state): State<Arc<HelpersState>>, request: Request) -> Respo
 async fn try_call(state: &HelpersState, request: Request) -> Result<Response, HttpError> {
     let (head, body) = request.into_parts();
     // None of these uses a directory of the host.
-    let helper = head.uri.path().strip_prefix(HELPERS).and_then(Helper::pure);
-    let helper = helper.ok_or(HttpError::NotFound)?;
+    let name = head.uri.path().strip_prefix(HELPERS).and_then(percent_decode);
+    let helper = name.and_then(|name| Helper::pure(&name)).ok_or(HttpError::NotFound)?;
     QueryParams::parse(&head.uri, &[])?;
     check_encoding(&head.headers)?;
     let bytes_max = state.input_bytes_max;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::response::Response;
+use zeroize::Zeroizing;
 
 use super::kept_answers::{KeptAnswer, KeptAnswers, KeyGuard, KeyUse};
 use super::query::{QueryParams, workspace_id};
@@ -12,9 +13,8 @@ use super::state::EngineState;
 use crate::config::TokenName;
 use crate::http::error::HttpError;
 use crate::http::request::access::token_name;
-use crate::http::request::idempotency_key::{IDEMPOTENCY_KEY, idempotency_key};
+use crate::http::request::idempotency_key::{IDEMPOTENCY_KEY, body_digest, idempotency_key};
 use crate::workspace::{EngineError, WorkspaceService};
-use cofferdam_core::values::digest::sha256_of;
 
 /// What identifies a request besides its body.
 #[derive(Debug, Clone)]
@@ -54,7 +54,8 @@ impl RequestKey {
     /// The key was used for another request, or its request is not answered yet.
     pub fn begin(&self, answers: &KeptAnswers, body: &[u8]) -> Result<BegunRequest, EngineError> {
         let Some(key) = self.key.clone() else { return Ok(BegunRequest::New(None)) };
-        let digest = sha256_of(&[self.target.as_bytes(), b"\0", body].concat());
+        let whole = Zeroizing::new([self.target.as_bytes(), b"\0", body].concat());
+        let digest = body_digest(&whole);
         Ok(match answers.begin(&self.owner, key, digest, Instant::now())? {
             KeyUse::First(guard) => BegunRequest::New(Some(guard)),
             KeyUse::Again(answer) => BegunRequest::Answered(answer),

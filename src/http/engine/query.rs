@@ -24,9 +24,9 @@ impl QueryParams {
         let query = uri.query().unwrap_or_default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let key = percent_decode(key).ok_or_else(|| EngineError::invalid("", "malformed"))?;
+            let key = form_decode(key).ok_or_else(|| EngineError::invalid("", "malformed"))?;
             let value =
-                percent_decode(value).ok_or_else(|| EngineError::invalid(&key, "malformed"))?;
+                form_decode(value).ok_or_else(|| EngineError::invalid(&key, "malformed"))?;
             if !known.contains(&key.as_str()) {
                 return Err(EngineError::invalid(&key, unknown(known)));
             }
@@ -53,6 +53,11 @@ impl QueryParams {
             Some(_) => Err(EngineError::invalid(key, "want true or false")),
         }
     }
+}
+
+/// Decodes a part of a query as clients encode forms: a `+` is a space, and a plus is `%2B`.
+fn form_decode(encoded: &str) -> Option<String> {
+    percent_decode(&encoded.replace('+', " "))
 }
 
 fn unknown(known: &[&str]) -> String {
@@ -84,8 +89,8 @@ mod tests {
 
     #[test]
     fn a_query_has_each_known_parameter_at_most_once() {
-        let params = parse("exec%5Fid=a%20b+c&&purge=1").unwrap();
-        assert_eq!(params.get("exec_id"), Some("a b+c"));
+        let params = parse("exec%5Fid=a%20b+c%2Bd&&purge=1").unwrap();
+        assert_eq!(params.get("exec_id"), Some("a b c+d"));
         assert_eq!((params.flag("purge"), params.get("other")), (Ok(true), None));
         assert_eq!(parse("").unwrap().flag("purge"), Ok(false));
         for (query, path) in

@@ -12,7 +12,7 @@ use super::idempotency::answer_post;
 use super::kept_answers::KeptAnswer;
 use super::page::PageQuery;
 use super::query::{QueryParams, WORKSPACES};
-use super::state::{EngineState, parse};
+use super::state::{EngineState, parse_optional};
 use crate::http::error::HttpError;
 use crate::http::request::access::token_name;
 use crate::http::request::percent_decode;
@@ -33,7 +33,7 @@ pub fn routes() -> Router<Arc<EngineState>> {
 
 async fn take(State(state): State<Arc<EngineState>>, request: Request) -> Response {
     let taken = answer_post(&state, request, |service, owner, id, body| {
-        let request: SnapshotRequest = parse(body)?;
+        let request: SnapshotRequest = parse_optional(body)?;
         let view = service.take_snapshot(owner, id, request)?;
         let location = format!("{SNAPSHOTS}{}", view.snapshot_id);
         Ok(KeptAnswer::json(StatusCode::CREATED, &view).at(location))
@@ -43,7 +43,7 @@ async fn take(State(state): State<Arc<EngineState>>, request: Request) -> Respon
 
 async fn fork(State(state): State<Arc<EngineState>>, request: Request) -> Response {
     let forked = answer_post(&state, request, |service, owner, id, body| {
-        let request: CreateRequest = parse(body)?;
+        let request: CreateRequest = parse_optional(body)?;
         let (view, is_new) = service.fork(owner, id, request)?;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let location = format!("{WORKSPACES}{}", view.workspace_id());

@@ -17,7 +17,7 @@ use crate::http::error::{HttpApi, HttpError};
 use crate::http::request::body::{BodyReader, WholeBody, check_encoding};
 use crate::http::run::threads::RunThreads;
 use crate::workspace::{EngineCode, EngineError, WorkspaceService};
-use cofferdam_core::json::{JsonFault, parse_object};
+use cofferdam_core::json::parse_object;
 use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
 
 /// Threads that refuse programs while every permit is taken.
@@ -119,12 +119,12 @@ impl EngineState {
     }
 }
 
+/// Parses a request all of whose keys are optional: an empty body has none of them.
+pub fn parse_optional<T: DeserializeOwned>(body: &[u8]) -> Result<T, EngineError> {
+    parse(if body.is_empty() { b"{}" } else { body })
+}
+
 /// Parses a request. Unknown keys are refused by `T`.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, EngineError> {
-    parse_object(body).map_err(|fault| match fault {
-        JsonFault::NotJson { .. } => EngineError::new(EngineCode::NotJson, fault.to_string()),
-        JsonFault::Invalid { path, words } => {
-            EngineError::new(EngineCode::InvalidRequest, words).with("path", path)
-        }
-    })
+    parse_object(body).map_err(EngineError::from)
 }

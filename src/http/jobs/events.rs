@@ -3,23 +3,17 @@
 //! Each event is made from the job's output files after the client has taken the previous one. A
 //! client that reads slowly or not at all delays nothing and holds one piece of output in memory.
 
-use std::convert::Infallible;
 use std::fs::File;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use axum::Extension;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{Request, State};
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
-use hyper::body::{Body as HttpBody, Frame};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
+use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use super::offsets::Offsets;
 use super::output_text::{OutputText, cut};
@@ -27,15 +21,13 @@ use super::path::job_id;
 use super::state::{JobsState, acquire, respond};
 use crate::http::error::HttpError;
 use crate::http::request::log::output_unreadable;
+use crate::http::response::event_body::{EventSource, event_stream};
 use crate::http::response::file_pieces::{PIECE_BYTES_MAX, read_piece};
+use crate::http::response::sse::event;
 use crate::http::server::connection::ClientSocket;
-use crate::http::sse::event;
 use crate::job::{JobFeed, JobProgress, JobView, Jobs};
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus};
 
-/// How long events are still sent after the client has closed its side. A client that only
-/// half-closes can read what is there, as with a run.
-const LEFT_FOR: Duration = Duration::from_millis(100);
 /// How long small writes are gathered into one event, so that a program that writes byte by byte
 /// does not cause one event per byte.
 const GATHERED_FOR: Duration = Duration::from_millis(10);
@@ -64,11 +56,7 @@ async fn follow(
     let asked = id.clone();
     let feed = state.run_blocking(move |jobs| jobs.follow(&asked)).await?;
     let follower = Follower::new(Arc::clone(state), id, feed, sent, permit);
-    let mut response = Response::new(Body::new(JobEventStream::new(follower, client)));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    Ok(event_stream(follower, client))
 }
 
 /// One output stream of a job.
@@ -149,7 +137,7 @@ impl Follower {
     }
 
     /// Waits for the next event or the next ping. Returns `None` at the end.
-    async fn next(&mut self) -> Option<String> {
+    async fn next_event(&mut self) -> Option<String> {
         if self.is_over {
             return None;
         }
@@ -251,46 +239,8 @@ fn error_event(error: &JobError) -> String {
     event("error", None, error)
 }
 
-/// The pending next event, and the follower that makes the one after it.
-type NextEvent = Pin<Box<dyn Future<Output = (Option<String>, Follower)> + Send>>;
-
-/// The events as a response body. Ends after the client has left.
-struct JobEventStream {
-    next: Option<NextEvent>,
-    left: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl JobEventStream {
-    fn new(follower: Follower, client: ClientSocket) -> Self {
-        let left = Box::pin(async move {
-            client.left().await;
-            sleep(LEFT_FOR).await;
-        });
-        Self { next: Some(next_of(follower)), left }
-    }
-}
-
-fn next_of(mut follower: Follower) -> NextEvent {
-    Box::pin(async move { (follower.next().await, follower) })
-}
-
-impl HttpBody for JobEventStream {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let body = self.get_mut();
-        let Some(next) = &mut body.next else { return Poll::Ready(None) };
-        let Poll::Ready((event, follower)) = next.as_mut().poll(cx) else {
-            ready!(body.left.as_mut().poll(cx));
-            // Frees the permit now.
-            body.next = None;
-            return Poll::Ready(None);
-        };
-        body.next = event.as_ref().map(|_| next_of(follower));
-        Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))
+impl EventSource for Follower {
+    async fn next(&mut self) -> Option<Bytes> {
+        self.next_event().await.map(Bytes::from)
     }
 }

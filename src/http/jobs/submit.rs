@@ -9,15 +9,16 @@ use axum::response::Response;
 
 use super::path::PREFIX;
 use super::state::{JobsState, respond};
+use crate::config::TokenName;
 use crate::http::error::HttpError;
+use crate::http::request::access::token_name;
 use crate::http::request::body::check_encoding;
-use crate::http::request::idempotency_key::{IDEMPOTENCY_KEY, idempotency_key};
+use crate::http::request::idempotency_key::{IDEMPOTENCY_KEY, body_digest, idempotency_key};
 use crate::http::response;
 use crate::job::{Jobs, Submitted};
 use cofferdam_core::job::{
     ErrorCode, Idempotency, JobError, JobRequestError, Sha256, parse_request,
 };
-use cofferdam_core::values::digest::sha256_of;
 
 /// Submits a job.
 pub async fn submit(State(state): State<Arc<JobsState>>, request: Request) -> Response {
@@ -42,7 +43,8 @@ async fn try_submit(state: &JobsState, request: Request) -> Result<Response, Htt
         other => other,
     })?;
     // Parsed off the worker threads too: a megabyte of JSON and patterns takes time.
-    let asked = state.run_blocking(move |jobs| Ok(take(jobs, &body, key))).await?;
+    let token = token_name(&head.extensions);
+    let asked = state.run_blocking(move |jobs| Ok(take(jobs, &token, &body, key))).await?;
     let submitted = asked?;
     let mut response = response::json(StatusCode::ACCEPTED, &submitted);
     let location = HeaderValue::try_from(format!("{PREFIX}{}", submitted.job_id));
@@ -50,13 +52,18 @@ async fn try_submit(state: &JobsState, request: Request) -> Result<Response, Htt
     Ok(response)
 }
 
-fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, HttpError> {
+fn take(
+    jobs: &dyn Jobs,
+    token: &TokenName,
+    body: &[u8],
+    key: Option<String>,
+) -> Result<Submitted, HttpError> {
     let request = parse_request(body).map_err(|fault| match fault {
         JobRequestError::NotJson(error) => HttpError::NotJson(error),
         JobRequestError::Invalid(error) => HttpError::Job(error),
     })?;
-    let digest = || Sha256::parse(&sha256_of(body)).ok_or(HttpError::Internal);
+    let digest = || Sha256::parse(&body_digest(body)).ok_or(HttpError::Internal);
     let named = |key| digest().map(|body| Idempotency { key, body });
     let idempotency = key.map(named).transpose()?;
-    jobs.submit(request, idempotency).map_err(HttpError::Job)
+    jobs.submit(request.of_token(token.as_str()), idempotency).map_err(HttpError::Job)
 }

@@ -12,6 +12,7 @@ use prometheus_client::metrics::MetricType;
 use super::counts::HttpCounts;
 use super::process::ProcessMetrics;
 use crate::check::metrics::CheckMetrics;
+use crate::egress::{EgressCounts, EgressReason};
 use crate::http::services::Services;
 use crate::job::JobMetrics;
 use crate::workspace::EngineMetrics;
@@ -47,6 +48,11 @@ impl Collector for ServiceCollector {
         if let Some(engine) = &self.services.engine {
             families.engine(&engine.metrics())?;
         }
+        if let Some(evaluations) = &self.services.evaluations {
+            families.evaluation_counts(&evaluations.counts())?;
+            families.evaluations(&evaluations.metrics())?;
+        }
+        families.egress(&self.services.egress)?;
         families.standby(&metrics.standby)?;
         families.sandbox(&metrics.sandbox)?;
         families.http(&self.counts, self.connections_max)?;
@@ -57,9 +63,10 @@ impl Collector for ServiceCollector {
 }
 
 /// The labels of one metric.
-type Labels<'a> = Vec<(&'static str, &'a str)>;
+pub type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-struct FamilyEncoder<'a>(DescriptorEncoder<'a>);
+/// Encodes families of metrics.
+pub struct FamilyEncoder<'a>(pub DescriptorEncoder<'a>);
 
 impl FamilyEncoder<'_> {
     fn build(&mut self) -> fmt::Result {
@@ -99,6 +106,16 @@ impl FamilyEncoder<'_> {
         self.gauge("cofferdam_jobs_running", "Jobs that run now.", metrics.running as u64)?;
         let help = "The maximum number of concurrent jobs.";
         self.gauge("cofferdam_jobs_workers", help, metrics.workers as u64)
+    }
+
+    fn egress(&mut self, counts: &EgressCounts) -> fmt::Result {
+        let counted = counts.read();
+        let requests = counted.iter().map(|known| {
+            let reason = known.reason.map_or("none", EgressReason::word);
+            (vec![("decision", known.decision.word()), ("reason", reason)], known.count)
+        });
+        let help = "Requests of programs with a network, by what became of them and why.";
+        self.counters("cofferdam_egress", help, requests)
     }
 
     fn engine(&mut self, metrics: &EngineMetrics) -> fmt::Result {
@@ -227,7 +244,8 @@ impl FamilyEncoder<'_> {
         self.0.encode_descriptor(name, help, None, kind)
     }
 
-    fn counter(
+    /// One counter.
+    pub fn counter(
         &mut self,
         name: &'static str,
         help: &'static str,
@@ -237,7 +255,8 @@ impl FamilyEncoder<'_> {
         family.encode_counter::<NoLabelSet, _, f64>(value, None)
     }
 
-    fn counters<'b>(
+    /// One counter for each set of labels.
+    pub fn counters<'b>(
         &mut self,
         name: &'static str,
         help: &'static str,
@@ -251,11 +270,13 @@ impl FamilyEncoder<'_> {
         Ok(())
     }
 
-    fn gauge(&mut self, name: &'static str, help: &'static str, value: u64) -> fmt::Result {
+    /// One gauge.
+    pub fn gauge(&mut self, name: &'static str, help: &'static str, value: u64) -> fmt::Result {
         self.family(name, help, MetricType::Gauge)?.encode_gauge(&value)
     }
 
-    fn gauges<'b>(
+    /// One gauge for each set of labels.
+    pub fn gauges<'b>(
         &mut self,
         name: &'static str,
         help: &'static str,
@@ -268,7 +289,8 @@ impl FamilyEncoder<'_> {
         Ok(())
     }
 
-    fn histograms<'b>(
+    /// One histogram for each set of labels.
+    pub fn histograms<'b>(
         &mut self,
         name: &'static str,
         help: &'static str,

@@ -8,8 +8,10 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::counts::HttpCounts;
+use super::evaluations::{PublicCollector, SEED_COUNTERS};
 use super::families::ServiceCollector;
 use super::process::ProcessMetrics;
+use crate::evaluation::service::{EvaluationCounts, Evaluations};
 use crate::http::request::accepts;
 use crate::http::services::Services;
 use crate::job::{JobMetrics, Jobs};
@@ -23,7 +25,10 @@ const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The metrics of one server.
 pub struct Metrics {
     registry: Registry,
+    /// What everybody may see.
+    public: Registry,
     jobs: Option<Arc<dyn Jobs>>,
+    evaluations: Option<Arc<dyn Evaluations>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -43,11 +48,20 @@ impl Metrics {
         log_dropped: Arc<Counter>,
     ) -> Self {
         let process = ProcessMetrics::new();
-        let jobs = services.jobs.clone();
+        let (jobs, evaluations) = (services.jobs.clone(), services.evaluations.clone());
+        let mut public = Registry::default();
+        if let Some(evaluations) = &services.evaluations {
+            public.register_collector(Box::new(PublicCollector(Arc::clone(evaluations))));
+        }
         let exposed = ServiceCollector { services, counts, connections_max, log_dropped, process };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(exposed));
-        Self { registry, jobs }
+        Self { registry, public, jobs, evaluations }
+    }
+
+    /// Returns the counters of the evaluations, if there are any.
+    pub fn evaluations(&self) -> Option<EvaluationCounts> {
+        self.evaluations.as_ref().map(|evaluations| evaluations.counts())
     }
 
     /// Returns the metrics of the jobs, if there are any.
@@ -55,10 +69,14 @@ impl Metrics {
         self.jobs.as_ref().map(|jobs| jobs.metrics())
     }
 
-    /// Returns all metrics as text, in the format that `headers` ask for, and its media type.
-    pub fn text(&self, headers: &HeaderMap) -> Result<(String, &'static str), fmt::Error> {
+    /// Returns all metrics, or only those for everybody, as text, in the format that `headers` ask for, and its media type.
+    pub fn text(
+        &self,
+        headers: &HeaderMap,
+        is_public: bool,
+    ) -> Result<(String, &'static str), fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.registry)?;
+        encode(&mut text, if is_public { &self.public } else { &self.registry })?;
         Ok(match accepts(headers, OPEN_METRICS) {
             true => (text, OPEN_METRICS_TYPE),
             false => (from_open_metrics(&text), PLAIN_TYPE),
@@ -85,6 +103,9 @@ fn from_open_metrics(text: &str) -> String {
             ["#", word, name, rest] if is_counter => {
                 plain.extend(["# ", word, " ", name, "_total ", rest]);
             }
+            ["#", "TYPE", name, _] if SEED_COUNTERS.contains(&name) => {
+                plain.extend(["# TYPE ", name, " counter"]);
+            }
             _ => plain.push_str(line),
         }
         plain.push('\n');
@@ -100,10 +121,16 @@ mod tests {
     fn a_counter_takes_the_name_of_its_samples_and_the_rest_stays() {
         let open = "# HELP runs How many counter\n# TYPE runs counter\nruns_total{a=\"# TYPE x counter\"} 1\n\
                     # HELP open Now.\n# TYPE open gauge\nopen 2\n\
+                    # HELP term_executor_evaluations_failed A gauge\n\
+                    # TYPE term_executor_evaluations_failed gauge\n\
+                    term_executor_evaluations_failed 2\n\
                     # HELP took_seconds So long.\n# TYPE took_seconds histogram\n# UNIT took_seconds seconds\n\
                     took_seconds_sum 0.5\n# EOF\n";
         let plain = "# HELP runs_total How many counter\n# TYPE runs_total counter\nruns_total{a=\"# TYPE x counter\"} 1\n\
                      # HELP open Now.\n# TYPE open gauge\nopen 2\n\
+                     # HELP term_executor_evaluations_failed A gauge\n\
+                     # TYPE term_executor_evaluations_failed counter\n\
+                     term_executor_evaluations_failed 2\n\
                      # HELP took_seconds So long.\n# TYPE took_seconds histogram\n\
                      took_seconds_sum 0.5\n";
         assert_eq!(from_open_metrics(open), plain);

@@ -6,21 +6,36 @@ use axum::http::{Extensions, HeaderMap, Method, Uri, Version};
 use axum::middleware::Next;
 use axum::response::Response;
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::config::{TokenName, Tokens};
+use crate::config::{PublicRoutes, TokenName, Tokens};
 use crate::http::error::{HostError, HttpApi, HttpError};
 use crate::http::request::log::authorized;
 use cofferdam_core::values::host_name::Host;
 use cofferdam_core::weakened::{self, Wall};
 
+/// Base64url as clients write it: padded, or not, since `=` may not be in a subprotocol.
+const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 /// The path that is open to everyone.
 pub const OPEN_PATH: &str = "/health";
 
+/// Marks a request without a token: only what is public is answered.
+#[derive(Debug, Clone, Copy)]
+pub struct PublicView;
+
 /// Refuses a request without one of `tokens` before reading its body, even if the path does not
-/// exist. Allows every request if there are no tokens. Handlers find the [`TokenName`] in the
+/// exist, unless it shows none and its path is one of `public`. Allows every request if there are no tokens. Handlers find the [`TokenName`] in the
 /// extensions of the request.
-pub async fn check_token(tokens: &Tokens, mut request: Request, next: Next) -> Response {
+pub async fn check_token(
+    tokens: &Tokens,
+    public: PublicRoutes,
+    mut request: Request,
+    next: Next,
+) -> Response {
     if tokens.is_empty() || request.uri().path() == OPEN_PATH {
         return next.run(request).await;
     }
@@ -37,8 +52,23 @@ pub async fn check_token(tokens: &Tokens, mut request: Request, next: Next) -> R
             request.extensions_mut().insert(client.clone());
             next.run(request).await
         }
+        None if is_public(&request, public) => {
+            request.extensions_mut().insert(PublicView);
+            next.run(request).await
+        }
         None => HttpError::Unauthorized.answer(HttpApi::of(request.uri())),
     }
+}
+
+/// Returns whether everybody may read at the path. A token that is wrong is refused all the same.
+fn is_public(request: &Request, public: PublicRoutes) -> bool {
+    let is_open = match request.uri().path() {
+        "/status" => public.status,
+        "/metrics" => public.metrics,
+        _ => false,
+    };
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    is_open && is_read && !request.headers().contains_key(AUTHORIZATION)
 }
 
 /// Returns the name of the token that the request was sent with; the empty one without tokens.
@@ -62,7 +92,7 @@ fn offered_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
     let mut offered = offered.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
     let token = offered.nth(1)?.trim().strip_prefix("bearer.")?;
-    URL_SAFE_NO_PAD.decode(token).ok()
+    BASE64URL.decode(token).ok()
 }
 
 /// Returns whether the path is that of a WebSocket, whose handler looks at the origin itself.
@@ -154,6 +184,8 @@ mod tests {
         for (offered, token) in [
             ("cofferdam.session.v1, bearer.YWJj", Some("abc")),
             ("cofferdam.session.v1,bearer.YS8_", Some("a/?")),
+            ("cofferdam.session.v1, bearer.YWI", Some("ab")),
+            ("cofferdam.session.v1, bearer.YWI=", Some("ab")),
             ("bearer.YWJj, cofferdam.session.v1", None),
             ("cofferdam.session.v1, bearer.YWJj=", None),
             ("cofferdam.session.v1, YWJj", None),

@@ -9,7 +9,9 @@ use axum::http::header::CONTENT_ENCODING;
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
+use super::wiped;
 use crate::http::error::HttpError;
 use crate::http::server::body_budget::{BodyBudget, BodyReservation};
 
@@ -25,10 +27,11 @@ pub struct BodyReader {
     pub budget: BodyBudget,
 }
 
-/// A complete body. Holds its reservation until it is dropped.
+/// A complete body, which may have secrets in it and is overwritten when it is dropped. Holds its reservation
+/// until then.
 #[derive(Debug)]
 pub struct WholeBody {
-    bytes: Vec<u8>,
+    bytes: Zeroizing<Vec<u8>>,
     _reservation: BodyReservation,
 }
 
@@ -70,8 +73,8 @@ async fn collect(
     announced: u64,
     bytes_max: u64,
     reservation: &BodyReservation,
-) -> Result<Vec<u8>, HttpError> {
-    let mut whole = Vec::new();
+) -> Result<Zeroizing<Vec<u8>>, HttpError> {
+    let mut whole: Zeroizing<Vec<u8>> = Zeroizing::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| HttpError::BodyIncomplete)?;
         let data: Bytes = frame.into_data().unwrap_or_default();
@@ -82,7 +85,7 @@ async fn collect(
         if length > whole.capacity() as u64 {
             let capacity = grown(whole.capacity(), length, announced);
             reservation.reserve(capacity).await;
-            whole.reserve_exact(capacity.saturating_sub(whole.len()));
+            wiped::grow(&mut whole, capacity);
         }
         whole.extend_from_slice(&data);
     }

@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod body;
 pub(crate) mod idempotency_key;
 pub(crate) mod log;
+pub(crate) mod wiped;
 
 use std::borrow::Cow;
 

@@ -1,8 +1,10 @@
 //! Builds responses from values and files.
 
 pub(crate) mod byte_range;
+pub(crate) mod event_body;
 pub(crate) mod file_answer;
 pub(crate) mod file_pieces;
+pub(crate) mod sse;
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;

@@ -20,8 +20,8 @@ use super::reply::RunBody;
 use super::running::RunningTask;
 use crate::check::run::CheckReport;
 use crate::http::error::{HttpApi, HttpError};
+use crate::http::response::sse::{TextCutter, event};
 use crate::http::server::rate_limit::RateLimit;
-use crate::http::sse::{TextCutter, event};
 use cofferdam_core::Stream;
 
 /// How long the response head waits for a sign that the run has started, so that an earlier failure

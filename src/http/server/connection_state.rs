@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-use super::head::HeadError;
 use super::in_flight::InFlightGuard;
 use super::limits::HttpLimits;
 use super::response_budget::{ResponseReservation, ResponseWriter};
+use cofferdam_core::framing::head::HeadError;
 
 /// What the connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

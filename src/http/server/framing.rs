@@ -14,10 +14,12 @@ use std::time::Instant;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use nix::sys::socket::{Shutdown, shutdown};
 use tokio::net::TcpStream;
+use zeroize::Zeroizing;
 
-use super::chunk_scan::ChunkScan;
 use super::connection_state::ConnectionState;
-use super::head::{self, Framing, HEAD_BYTES_MAX};
+use crate::http::request::wiped;
+use cofferdam_core::framing::chunk_scan::ChunkScan;
+use cofferdam_core::framing::head::{self, Framing, HEAD_BYTES_MAX};
 
 /// How many bytes are read from the socket at a time.
 const READ_BYTES: usize = HEAD_BYTES_MAX;
@@ -42,7 +44,8 @@ enum MessagePart {
 pub struct FramedSocket {
     socket: Arc<TcpStream>,
     state: ConnectionState,
-    buffer: Vec<u8>,
+    /// Bodies may have secrets in them.
+    buffer: Zeroizing<Vec<u8>>,
     part: MessagePart,
     /// Whether reading is over: the client has closed its side, or a refused head ends the
     /// connection.
@@ -53,7 +56,7 @@ impl FramedSocket {
     /// Wraps the socket of a new connection.
     pub fn new(socket: Arc<TcpStream>, state: ConnectionState) -> Self {
         let part = MessagePart::Head { scanned: 0 };
-        Self { socket, state, buffer: Vec::new(), part, ended: false }
+        Self { socket, state, buffer: Zeroizing::default(), part, ended: false }
     }
 
     /// Returns how many bytes at the buffer's start hyper may see now, after moving to the next
@@ -90,7 +93,7 @@ impl FramedSocket {
     fn check_head(&mut self, scanned: usize) -> Option<MessagePart> {
         if self.buffer.is_empty() {
             // An idle connection holds no buffer.
-            self.buffer = Vec::new();
+            self.buffer = Zeroizing::default();
         } else {
             self.state.head_began(Instant::now());
         }
@@ -141,8 +144,11 @@ impl FramedSocket {
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.socket.poll_read_ready(cx))?;
-            self.buffer.reserve(READ_BYTES);
-            match self.socket.try_read_buf(&mut self.buffer) {
+            if self.buffer.capacity() - self.buffer.len() < READ_BYTES {
+                let capacity = self.buffer.len() + READ_BYTES;
+                wiped::grow(&mut self.buffer, capacity);
+            }
+            match self.socket.try_read_buf(&mut *self.buffer) {
                 Ok(bytes) => {
                     self.ended = bytes == 0;
                     return Poll::Ready(Ok(()));

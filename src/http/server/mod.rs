@@ -2,11 +2,9 @@
 
 mod accept;
 pub(crate) mod body_budget;
-mod chunk_scan;
 pub(crate) mod connection;
 mod connection_state;
 mod framing;
-pub(crate) mod head;
 mod in_flight;
 pub(crate) mod limits;
 pub(crate) mod rate_limit;
@@ -34,6 +32,7 @@ use super::app_state::AppState;
 use super::engine::artifacts::state::ArtifactsState;
 use super::engine::helpers::HelpersState;
 use super::engine::state::{EngineHttpLimits, EngineState};
+use super::evaluations::state::EvaluationsState;
 use super::jobs::state::{BLOCKING_THREADS_MAX, JobsLimits, JobsState};
 use super::metrics::counts::HttpCounts;
 use super::metrics::registry::Metrics;
@@ -41,7 +40,7 @@ use super::request::body::BodyReader;
 use super::router::{Routes, router};
 use super::run::threads::RunThreads;
 use super::services::Services;
-use crate::config::MetricsPlace;
+use crate::config::{MetricsPlace, PublicRoutes};
 use cofferdam_core::values::deadline::Deadline;
 
 /// Threads that serve all connections. Runs have their own threads.
@@ -197,6 +196,21 @@ impl Server {
             helpers: settings.engine_enabled.then(|| {
                 let input_bytes_max = settings.engine_input_bytes_max;
                 Arc::new(HelpersState { input_bytes_max, bodies: bodies.clone() })
+            }),
+            public: self
+                .services
+                .evaluations
+                .as_ref()
+                .map_or(PublicRoutes::default(), |_| settings.evaluations.public),
+            evaluations: self.services.evaluations.as_ref().map(|evaluations| {
+                let streams_max = limits.event_streams_max;
+                Arc::new(EvaluationsState::new(
+                    Arc::clone(evaluations),
+                    settings.evaluations.clone(),
+                    bodies.clone(),
+                    limits.ping_every,
+                    streams_max.min((connections_max / 2).clamp(1, Semaphore::MAX_PERMITS)),
+                ))
             }),
             jobs: self.services.jobs.as_ref().map(|jobs| {
                 let limits = self.jobs_limits(connections_max, bodies);

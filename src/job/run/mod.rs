@@ -17,6 +17,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use serde::Serialize;
 
 use super::control::JobControl;
+use crate::egress::EgressGrant;
 use crate::executor::{Executor, Room, RunInput, WorkspaceInput};
 use crate::job::outcome::JobOutcome;
 use crate::job::run::output::{JobOutput, RecordedStream};
@@ -49,7 +50,7 @@ const WORKSPACE: &str = "/workspace";
 const NOT_DEAD: &str = "processes of the job are not dead";
 
 /// A job to run, and what it is run with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct JobRun<'a> {
     /// Where it runs.
     pub executor: &'a dyn Executor,
@@ -65,6 +66,8 @@ pub struct JobRun<'a> {
     pub workspace: Result<&'a OpenedWorkspace, &'a WorkspaceError>,
     /// Held until the sandbox is dead.
     pub retained: &'a Retained,
+    /// What the program may reach, if anything.
+    pub egress: Option<EgressGrant>,
 }
 
 /// The contents of `snapshot.json`.
@@ -130,6 +133,7 @@ impl JobRun<'_> {
         };
         let output = prepared.output.clone();
         let (report, trace) = self.execute(prepared, command, control, stop);
+        builder.egress = self.egress.as_ref().map(EgressGrant::records).unwrap_or_default();
         self.finish(report, trace, &output, builder, control)
     }
 
@@ -349,7 +353,10 @@ impl JobRun<'_> {
     fn spec(&self, program: ProgramFile) -> Result<RunSpec, JobOutcome> {
         let command = &self.request.command;
         let argv = command.argv.iter().map(|word| c_string("argv", word));
-        let env = command.env.iter().map(|(key, value)| c_string("env", &format!("{key}={value}")));
+        let mut env = self.egress.as_ref().map(EgressGrant::environment).unwrap_or_default();
+        // A variable of the request counts: it reaches nothing more.
+        env.extend(command.env.clone());
+        let env = env.iter().map(|(key, value)| c_string("env", &format!("{key}={value}")));
         let workdir = match command.cwd.as_str() {
             "." => WORKSPACE.into(),
             cwd => Path::new(WORKSPACE).join(cwd),
@@ -364,6 +371,7 @@ impl JobRun<'_> {
                 bytes => StdinSource::Bytes(bytes.to_vec()),
             },
             limits: run_limits(&self.request.limits),
+            egress: self.egress.as_ref().map(EgressGrant::service),
             ..RunSpec::default()
         })
     }

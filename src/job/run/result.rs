@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::executor::Capabilities;
 use crate::job::outcome::JobOutcome;
 use crate::store::{request_hash, result_hash, snapshot_hash};
+use cofferdam_core::egress::EgressRecord;
 use cofferdam_core::job::{
     Artifact, CommandEcho, Executable, JobId, JobUsage, Network, OmittedArtifact, PolicyDecision,
     ReplayHashes, RunJobRequest, RunJobResult, SnapshotSummary, StreamRecord, Timing,
@@ -43,6 +44,8 @@ pub struct ResultBuilder {
     pub omitted: Vec<OmittedArtifact>,
     /// How many more were not stored and are not listed.
     pub omitted_beyond: u64,
+    /// What it asked to reach.
+    pub egress: Vec<EgressRecord>,
     /// The resource usage.
     pub usage: Option<JobUsage>,
     /// The controls of the run.
@@ -63,6 +66,7 @@ impl ResultBuilder {
             artifacts: Vec::new(),
             omitted: Vec::new(),
             omitted_beyond: 0,
+            egress: Vec::new(),
             usage: None,
             enforced: BTreeMap::new(),
             not_enforced: Vec::new(),
@@ -77,9 +81,8 @@ impl ResultBuilder {
 
     /// Records the controls and the usage of a run.
     pub fn ran(&mut self, enforced: &Enforced, not_enforced: Vec<String>, usage: &Usage) {
-        let asked = self.decision.network;
         self.decision.network_enforced =
-            asked == Network::None && enforced.namespaces.contains(&"net");
+            self.decision.network != Network::Host && enforced.namespaces.contains(&"net");
         self.enforced = words(enforced);
         self.not_enforced = not_enforced;
         self.usage = Some(JobUsage {
@@ -124,6 +127,7 @@ impl ResultBuilder {
             artifacts_omitted: self.omitted,
             snapshot,
             policy: self.decision,
+            egress: self.egress,
             usage: self.usage,
             enforced: self.enforced,
             not_enforced: self.not_enforced,

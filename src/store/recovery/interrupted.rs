@@ -50,7 +50,7 @@ pub(crate) fn interrupted(
         decision: Decision::Allowed,
         reasons: vec!["interrupted".to_owned(), "decision_not_recorded".to_owned()],
         version: "v1:unknown".to_owned(),
-        network: policy.network,
+        network: policy.network.clone(),
         network_enforced: false,
     };
     let snapshot = snapshot(directory);
@@ -69,6 +69,7 @@ pub(crate) fn interrupted(
         artifacts_omitted: Vec::new(),
         snapshot: snapshot.map(|snapshot| snapshot.summary),
         policy: status.policy.clone().unwrap_or_else(decided),
+        egress: Vec::new(),
         usage: None,
         enforced: BTreeMap::new(),
         not_enforced: Vec::new(),

@@ -81,6 +81,7 @@ pub(crate) fn result(name: &str, seconds: u64) -> RunJobResult {
             network: Network::None,
             network_enforced: true,
         },
+        egress: Vec::new(),
         usage: None,
         enforced: BTreeMap::new(),
         not_enforced: Vec::new(),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::workspace::error::EngineError;
 use crate::workspace::helpers::{CodeBlock, FileRef};
 use crate::workspace::kernels::CodeFault;
+use cofferdam_core::egress::EgressRecord;
 use cofferdam_core::job::TextEncoding;
 
 /// The answer of `POST /v1/execute`, keys in the order of the contract.
@@ -21,6 +22,9 @@ pub struct ExecutionAnswer {
     pub workspace_id: Option<String>,
     /// The blocks, in their order.
     pub blocks: Vec<BlockAnswer>,
+    /// What the workspace asked to reach meanwhile, and what became of it; none without a network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<EgressRecord>>,
 }
 
 /// How a block ended.

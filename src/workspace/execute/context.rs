@@ -140,10 +140,14 @@ impl CodeContext {
         }
     }
 
+    /// Its kernel, if it has one.
+    pub fn kernel(&self) -> Option<Arc<RunningKernel>> {
+        self.lock().kernel.clone()
+    }
+
     /// Interrupts the code that it executes, if it does.
     pub fn interrupt(&self) {
-        let kernel = self.lock().kernel.clone();
-        if let Some(kernel) = kernel {
+        if let Some(kernel) = self.kernel() {
             kernel.interrupt();
         }
     }

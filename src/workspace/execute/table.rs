@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::context::{CodeContext, ContextView};
+use super::kernel::RunningKernel;
 use super::turns::no_context;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::kernels::KernelLanguage;
@@ -73,6 +74,11 @@ impl ContextTable {
         let last = page.last().map(|(number, _)| **number);
         let views = page.iter().map(|(_, context)| context.view()).collect();
         (views, last.filter(|_| rest.next().is_some()))
+    }
+
+    /// Their kernels, where they have one.
+    pub fn kernels(&self) -> Vec<Arc<RunningKernel>> {
+        self.lock().contexts.values().filter_map(|context| context.kernel()).collect()
     }
 
     /// How many there are.

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::error::{engine_error, locate};
+use super::error::{engine_error, locate, tree_error};
 use super::view::WrittenView;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::service::live::WorkspaceUse;
@@ -49,7 +49,7 @@ pub fn receive_archive(
     used.reserve(u64::MAX)?;
     used.workspace().with_root(|root| {
         let location = locate(root, "path", path)?;
-        let contents = files::unpack(root, &location, &spool, limits).map_err(engine_error)?;
+        let contents = files::unpack(root, &location, &spool, limits).map_err(tree_error)?;
         Ok(WrittenView { written: usize::try_from(contents.files).unwrap_or(usize::MAX) })
     })
 }
@@ -68,7 +68,7 @@ pub fn spool_archive(
         log::error!("no file for a received archive: {error}");
         EngineError::new(EngineCode::IoFailed, "the archive cannot be kept while it is judged")
     })?;
-    let spool = Spool::fill(spool, source, spool_bytes_max).map_err(engine_error)?;
+    let spool = Spool::fill(spool, source, spool_bytes_max).map_err(tree_error)?;
     let limits = ArchiveLimits {
         entries_max: usage.limit_inodes,
         bytes_max: usage.limit_bytes,

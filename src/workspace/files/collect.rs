@@ -1,10 +1,11 @@
 //! Collects files that programs have made.
 
 use super::error::engine_error;
+use super::patterns::relative_patterns;
 use super::request::CollectRequest;
 use super::view::CollectView;
 use crate::workspace::error::EngineError;
-use crate::workspace::helpers::{File, normalize_globs};
+use crate::workspace::helpers::File;
 use crate::workspace::request::encode;
 use crate::workspace::service::live::WorkspaceUse;
 use crate::workspace::service::span::Span;
@@ -19,8 +20,9 @@ pub fn collect_files(
     request: &CollectRequest,
 ) -> Result<CollectView, EngineError> {
     let span = Span::begin("workspace.collect");
-    let patterns = normalize_globs(&request.patterns);
     let live = used.workspace();
+    let top = live.settings.path.as_path();
+    let patterns = relative_patterns("patterns", &request.patterns, Some(top))?;
     let limits = CollectLimits::default();
     let collected = live.with_root(|root| files::collect(root, &patterns, limits));
     let CollectedFiles { files, limits_hit, .. } = collected.map_err(engine_error)?;

@@ -49,3 +49,11 @@ pub fn engine_error(error: FilesError) -> EngineError {
     };
     EngineError::new(code, words).with("path", path.display().to_string())
 }
+
+/// The error of a tree that is written into a workspace. The limits are the workspace's own.
+pub fn tree_error(error: FilesError) -> EngineError {
+    let is_too_large = matches!(error, FilesError::TooLarge { .. });
+    let error = engine_error(error);
+    let code = if is_too_large { EngineCode::WorkspaceDiskFull } else { error.code };
+    EngineError { code, ..error }
+}

@@ -5,6 +5,7 @@ mod change;
 mod collect;
 pub(super) mod error;
 pub(crate) mod outputs;
+mod patterns;
 mod read;
 mod request;
 pub(crate) mod staging;

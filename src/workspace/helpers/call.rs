@@ -15,6 +15,7 @@ use super::layout::{check_root, ensure_layout};
 use super::metadata::{WorkspaceMetadata, load_metadata, save_metadata};
 use super::mime::is_text_mime;
 use crate::workspace::error::{EngineCode, EngineError};
+use cofferdam_core::job::TextEncoding;
 use cofferdam_core::json::{JsonFault, parse_object};
 
 /// A helper.
@@ -129,6 +130,27 @@ fn call_is_text_mime(body: &[u8]) -> Result<Value, EngineError> {
     Ok(json!({ "text": is_text_mime(&mime_type) }))
 }
 
+/// A file of a result, also with the keys that only saved ones have. Its name is all that is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ShownFile {
+    name: String,
+    #[serde(rename = "content")]
+    _content: String,
+    #[serde(rename = "encoding")]
+    _encoding: TextEncoding,
+    #[serde(rename = "mime_type")]
+    _mime_type: String,
+    #[serde(rename = "size_bytes")]
+    _size_bytes: u64,
+    #[serde(rename = "truncated")]
+    _truncated: bool,
+    #[serde(rename = "saved_as")]
+    _saved_as: Option<String>,
+    #[serde(rename = "version")]
+    _version: Option<u64>,
+}
+
 /// A result, also with the keys that only `/v1/execute` adds.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,7 +158,7 @@ struct ResultRequest {
     #[serde(default)]
     output: String,
     #[serde(default)]
-    output_files: Vec<File>,
+    output_files: Vec<ShownFile>,
     #[serde(default, rename = "workspace_id")]
     _workspace_id: IgnoredAny,
     #[serde(default, rename = "blocks")]
@@ -145,6 +167,8 @@ struct ResultRequest {
 
 fn call_result_string(body: &[u8]) -> Result<Value, EngineError> {
     let ResultRequest { output, output_files, .. } = parse(body)?;
+    let named = |file: ShownFile| File { name: file.name, ..File::default() };
+    let output_files = output_files.into_iter().map(named).collect();
     Ok(json!({ "text": result_string(&CodeExecutionResult { output, output_files }) }))
 }
 
@@ -233,8 +257,8 @@ mod tests {
             ("is_text_mime", json!({"mime_type": "image/png"}), json!({"text": false})),
             (
                 "result_string",
-                json!({"output": "o", "output_files": [{"name": "f", "mime_type": "x/y"}],
-                       "workspace_id": "w", "blocks": [1]}),
+                json!({"output": "o", "output_files": [{"name": "f", "mime_type": "x/y",
+                       "saved_as": "a", "version": 0}], "workspace_id": "w", "blocks": [1]}),
                 json!({"text": "Code execution result:\no\n Saved output files:\nf"}),
             ),
             (

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use cofferdam_core::job::TextEncoding;
@@ -126,6 +126,17 @@ impl SpecValues {
     }
 }
 
+/// Refuses the value of a key, whose path the error then has.
+struct UnknownKey<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for UnknownKey<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, _: D) -> Result<(), D::Error> {
+        Err(D::Error::unknown_field(self.0, &KEYS))
+    }
+}
+
 struct SpecVisitor;
 
 impl<'de> Visitor<'de> for SpecVisitor {
@@ -145,7 +156,7 @@ impl<'de> Visitor<'de> for SpecVisitor {
             } else if let Some(name) = KEYS.iter().find(|name| of_go(name)) {
                 legacy.read(name, &mut map)?;
             } else {
-                return Err(A::Error::unknown_field(&key, &KEYS));
+                map.next_value_seed(UnknownKey(&key))?;
             }
         }
         Ok(snake.or(legacy))

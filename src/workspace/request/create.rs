@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{LimitsRequest, ProgramLimits, pick};
 use crate::config::{RequestRange, RequestRanges};
+use crate::egress::rules::NetworkRules;
+use crate::egress::secret::Placeholders;
 use crate::workspace::error::{EngineCode, EngineError};
-use cofferdam_core::WorkspacePath;
-use cofferdam_core::values::variable_name::is_variable_name;
+use cofferdam_core::values::names::is_variable_name;
+use cofferdam_core::{NetworkObject, WorkspacePath};
 
 /// The longest label, bytes.
 const LABEL_BYTES_MAX: usize = 256;
@@ -30,6 +32,8 @@ pub struct CreateRequest {
     pub sandbox: Option<SandboxScope>,
     /// Where sandboxes show it.
     pub path: Option<String>,
+    /// What its programs may reach.
+    pub network: Option<NetworkObject>,
     /// Its policy.
     pub policy: Option<WorkspacePolicy>,
     /// The most files and directories.
@@ -149,6 +153,12 @@ pub struct WorkspaceSettings {
     pub snapshot: Option<String>,
     /// Where its artifacts belong.
     pub artifact_session: Option<ArtifactSession>,
+    /// What its programs may reach at first.
+    #[serde(default)]
+    pub network: Option<NetworkObject>,
+    /// What stands for the secrets in its variables.
+    #[serde(default)]
+    pub placeholders: Placeholders,
 }
 
 impl CreateRequest {
@@ -174,6 +184,9 @@ impl CreateRequest {
         }
         let env = self.env.or_else(|| Some(source?.env.clone())).unwrap_or_default();
         check_env("env", &env)?;
+        if let Some(network) = &self.network {
+            check_network("network.", network, &env)?;
+        }
         let limits = source.map_or_else(|| ProgramLimits::default_of(ranges), |from| from.limits);
         let limits = limits.with(self.limits.as_ref(), ranges)?;
         let default = |range: RequestRange, of_source: Option<u64>| RequestRange {
@@ -204,6 +217,8 @@ impl CreateRequest {
             idle: Duration::from_millis(pick(ranges.idle_ms, "idle_ms", self.idle_ms)?),
             snapshot: self.snapshot,
             artifact_session: self.artifact_session,
+            placeholders: self.network.as_ref().map(Placeholders::new_for).unwrap_or_default(),
+            network: self.network,
         };
         check_room(disk, inodes)?;
         Ok(settings)
@@ -234,6 +249,25 @@ pub fn check_env(path: &str, env: &BTreeMap<String, String>) -> Result<(), Engin
     }
     match env.iter().find(|(_, value)| value.contains('\0')) {
         Some((name, _)) => Err(EngineError::invalid(&format!("{path}.{name}"), "holds a NUL")),
+        None => Ok(()),
+    }
+}
+
+/// Checks the fields of `network`, which are below `path`, for programs with the variables `env`.
+///
+/// # Errors
+/// The first wrong one.
+pub fn check_network(
+    path: &str,
+    network: &NetworkObject,
+    env: &BTreeMap<String, String>,
+) -> Result<(), EngineError> {
+    NetworkRules::check(network)
+        .map_err(|fault| EngineError::invalid(&format!("{path}{}", fault.path), fault.words))?;
+    match network.secret_env.keys().find(|name| env.contains_key(*name)) {
+        Some(name) => {
+            Err(EngineError::invalid(&format!("{path}secret_env.{name}"), "is in env too"))
+        }
         None => Ok(()),
     }
 }

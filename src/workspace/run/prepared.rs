@@ -9,13 +9,16 @@ use super::report::ProgramReport;
 use super::request::ProgramSettings;
 use super::run_dir;
 use super::shared::sandbox_of;
-use crate::executor::{Capabilities, MountSource, MountedView};
+use crate::egress::EgressGrant;
+use crate::executor::{Capabilities, MountSource, MountedView, put_home_files};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::{engine_error, locate};
-use crate::workspace::request::ProgramLimits;
+use crate::workspace::helpers::constants::ENV_SKILL_NAME;
+use crate::workspace::request::{ProgramLimits, SandboxScope};
+use crate::workspace::service::live::network::ProgramEgress;
 use crate::workspace::service::live::{LiveProgram, LiveWorkspace, WorkspaceUse};
 use crate::workspace::service::span::Span;
-use crate::workspace::trees::{PlainProgram, TreeSandbox};
+use crate::workspace::trees::{PlainProgram, SharedTree, TreeSandbox};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
     ExcessOutput, Limits, NotStarted, OutputSink, RunSpec, SetupFailure, StdinSource, Watch,
@@ -70,6 +73,7 @@ pub struct PreparedRun {
     controls: Capabilities,
     /// What this workspace lacks.
     not_own: Option<String>,
+    egress: ProgramEgress,
 }
 
 impl PreparedRun {
@@ -87,14 +91,9 @@ impl PreparedRun {
         ensure_directory(&root, &cwd)?;
         let run_dir = run_dir::make(&root, SystemTime::now(), || live.next_run());
         let cmd = settings.argv.first().cloned().unwrap_or_default();
-        let is_interactive = settings.is_interactive;
-        let spec = spec(settings, &live, &cwd, run_dir.as_ref(), base_env)?;
-        let source = || Arc::downgrade(&live) as Weak<dyn MountSource>;
-        let plain = (!is_interactive).then(|| PlainProgram { spec: &spec, source: source() });
-        let label = run_dir.as_ref().map(shown);
-        let all = sandbox_limits(live.settings.limits, Duration::ZERO);
-        let sandbox = sandbox_of(&live, &tree, (OWN_BYTES_MAX, plain), all, label);
-        let sandbox = sandbox.inspect_err(|_| {
+        let place = SandboxPlace { live: &live, tree: &tree, run_dir: run_dir.as_ref() };
+        let made = place.make(settings, &cwd, base_env);
+        let (spec, sandbox, egress) = made.inspect_err(|_| {
             run_dir.iter().for_each(|location| run_dir::remove_if_empty(&root, location));
         })?;
         let not_own = tree.shares_host_id().then(|| SHARED_ID.to_owned());
@@ -102,7 +101,18 @@ impl PreparedRun {
         let mut controls = controls;
         controls.not_enforced.extend(not_own.clone());
         let retained = retained.and(Arc::new(program));
-        Ok(Self { spec, sandbox, retained, live, _used: used, run_dir, cmd, controls, not_own })
+        Ok(Self {
+            spec,
+            sandbox,
+            retained,
+            live,
+            _used: used,
+            run_dir,
+            cmd,
+            controls,
+            not_own,
+            egress,
+        })
     }
 
     /// The program, as its request names it.
@@ -119,7 +129,8 @@ impl PreparedRun {
         watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<ProgramReport, EngineError> {
-        let Self { spec, sandbox, retained, live, _used, run_dir, cmd, controls, not_own } = self;
+        let Self { spec, sandbox, retained, live, run_dir, cmd, .. } = self;
+        let Self { _used, controls, not_own, egress, .. } = self;
         let span = Span::begin("workspace.run");
         let cwd = spec.workdir.display().to_string();
         let ended = sandbox.run(spec, retained, watch, sink);
@@ -130,7 +141,7 @@ impl PreparedRun {
         let report = match ended {
             Ok(mut report) => {
                 report.not_enforced.extend(not_own);
-                ProgramReport::of(report, run_dir)
+                ProgramReport { egress: egress.records(), ..ProgramReport::of(report, run_dir) }
             }
             Err(NotStarted::Exec { errno }) => {
                 let Capabilities { enforced, not_enforced } = controls;
@@ -140,6 +151,61 @@ impl PreparedRun {
         };
         span.end_run(&live.id, &cmd, &cwd, (report.exit_code(), report.timed_out()));
         Ok(report)
+    }
+}
+
+/// Where the sandbox of a program is made.
+#[derive(Clone, Copy)]
+struct SandboxPlace<'a> {
+    live: &'a Arc<LiveWorkspace>,
+    tree: &'a SharedTree<'a>,
+    run_dir: Option<&'a FileLocation>,
+}
+
+impl SandboxPlace<'_> {
+    /// Makes the program and its sandbox, its own or that of the workspace, which may reach what the
+    /// workspace may.
+    fn make(
+        self,
+        settings: ProgramSettings,
+        cwd: &FileLocation,
+        base_env: &BTreeMap<String, String>,
+    ) -> Result<(RunSpec, Box<dyn TreeSandbox>, ProgramEgress), EngineError> {
+        let Self { live, tree, run_dir } = self;
+        let is_interactive = settings.is_interactive;
+        let spec = |egress: &ProgramEgress| {
+            let mut base_env = base_env.clone();
+            base_env.extend(egress.environment());
+            spec(settings, live, cwd, run_dir, &base_env)
+        };
+        let put_files = |egress: &ProgramEgress| {
+            if let Some(grant) = egress.grant() {
+                put_home_files(tree.root(), tree.owner(), grant.service().as_ref());
+            }
+        };
+        let sandbox = |plain: Option<PlainProgram<'_>>| {
+            let all = sandbox_limits(live.settings.limits, Duration::ZERO);
+            sandbox_of(live, tree, (OWN_BYTES_MAX, plain), all, run_dir.map(shown))
+        };
+        match live.settings.sandbox {
+            SandboxScope::Workspace => {
+                let sandbox = sandbox(None)?;
+                let egress = ProgramEgress::of(live.network.shared());
+                put_files(&egress);
+                Ok((spec(&egress)?, sandbox, egress))
+            }
+            SandboxScope::Program => {
+                let egress = ProgramEgress::of(live.network.grant(run_dir.map(shown))?);
+                put_files(&egress);
+                let mut spec = spec(&egress)?;
+                spec.egress = egress.grant().map(EgressGrant::service);
+                let source = || Arc::downgrade(live) as Weak<dyn MountSource>;
+                let plain =
+                    (!is_interactive).then(|| PlainProgram { spec: &spec, source: source() });
+                let sandbox = sandbox(plain)?;
+                Ok((spec, sandbox, egress))
+            }
+        }
     }
 }
 
@@ -182,7 +248,7 @@ fn spec(
     run_dir: Option<&FileLocation>,
     base_env: &BTreeMap<String, String>,
 ) -> Result<RunSpec, EngineError> {
-    let ProgramSettings { argv, env, stdin, timeout, limits, .. } = settings;
+    let ProgramSettings { argv, skill, env, stdin, timeout, limits, .. } = settings;
     let inside = |location| live.rule().path_inside(location);
     let workdir = inside(cwd);
     let mut all: BTreeMap<String, String> =
@@ -204,6 +270,7 @@ fn spec(
     if let Some(run_dir) = run_dir {
         all.insert("RUN_DIR".to_owned(), inside(run_dir).display().to_string());
     }
+    all.extend(skill.map(|skill| (ENV_SKILL_NAME.to_owned(), skill)));
     all.extend(live.settings.env.clone());
     all.extend(env);
     let env = all.into_iter().map(|(name, value)| format!("{name}={value}"));

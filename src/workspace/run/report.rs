@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
 use crate::workspace::error::{EngineCode, EngineError};
+use cofferdam_core::egress::EgressRecord;
 use cofferdam_core::job::TextEncoding;
 use cofferdam_core::{CapturedStream, Enforced, LimitKind, Outcome, RunReport, Usage};
 
@@ -50,6 +51,8 @@ pub struct ProgramReport {
     pub enforced: Enforced,
     /// The controls that this host lacks, with the reasons.
     pub not_enforced: Vec<String>,
+    /// What it asked to reach, and what became of it.
+    pub egress: Vec<EgressRecord>,
 }
 
 impl ProgramReport {
@@ -84,6 +87,7 @@ impl ProgramReport {
             usage,
             enforced,
             not_enforced,
+            egress: Vec::new(),
         }
     }
 
@@ -122,6 +126,7 @@ impl ProgramReport {
             },
             enforced,
             not_enforced,
+            egress: Vec::new(),
         }
     }
 

@@ -42,6 +42,8 @@ pub struct RunRequest {
 pub struct ProgramSettings {
     /// The program and its arguments.
     pub argv: Vec<String>,
+    /// The skill that it belongs to: a variable that those of the workspace hide.
+    pub skill: Option<String>,
     /// Its own variables.
     pub env: BTreeMap<String, String>,
     /// Its working directory, by the path rule; the workspace if none.
@@ -76,22 +78,20 @@ impl RunRequest {
         for (index, arg) in args.iter().enumerate() {
             check_no_nul(&format!("args[{index}]"), arg)?;
         }
-        let mut env = BTreeMap::new();
-        if let Some(skill) = self.skill {
-            check_no_nul("skill", &skill)?;
+        if let Some(skill) = &self.skill {
+            check_no_nul("skill", skill)?;
             if skill.is_empty() || skill.len() > SKILL_BYTES_MAX {
                 let words = format!("want 1 to {SKILL_BYTES_MAX} bytes");
                 return Err(EngineError::invalid("skill", words));
             }
-            env.insert("SKILL_NAME".to_owned(), skill);
         }
-        let own = self.env.unwrap_or_default();
-        check_env("env", &own)?;
-        env.extend(own);
+        let env = self.env.unwrap_or_default();
+        check_env("env", &env)?;
         let encoding = self.encoding.unwrap_or_default();
         let timeout = pick(timeouts, "timeout_ms", self.timeout_ms)?;
         Ok(ProgramSettings {
             argv: std::iter::once(self.cmd).chain(args).collect(),
+            skill: self.skill,
             env,
             cwd: self.cwd,
             stdin: decode(encoding, "stdin", self.stdin.unwrap_or_default())?,
@@ -129,11 +129,9 @@ mod tests {
         .unwrap();
         assert_eq!(settings.argv, ["cat", "-n"]);
         assert_eq!(settings.stdin, [0xFF, 0xE0]);
-        assert_eq!(settings.env["SKILL_NAME"], "s");
+        assert_eq!(settings.skill.as_deref(), Some("s"));
         assert_eq!(settings.timeout, Duration::from_secs(10));
         assert_eq!(settings.limits.memory_mb, 100);
-        let own = resolve(&json!({"cmd": "a", "skill": "s", "env": {"SKILL_NAME": "t"}})).unwrap();
-        assert_eq!(own.env["SKILL_NAME"], "t");
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 
+/// In place of a token, for what workspaces of all tokens share. No token has this name.
+const SHARED: &str = "shared by all";
+
 /// The account of all bytes.
 #[derive(Debug)]
 pub struct DiskLedger {
@@ -39,6 +42,12 @@ impl DiskLedger {
     /// A charge of no bytes.
     pub fn open(self: &Arc<Self>, token: &TokenName, is_in_memory: bool) -> DiskCharge {
         DiskCharge { ledger: Arc::clone(self), token: token.clone(), bytes: 0, is_in_memory }
+    }
+
+    /// As [`DiskLedger::open`], for files that workspaces of all tokens share. All of them together are charged as those
+    /// of one more token.
+    pub fn open_shared(self: &Arc<Self>, is_in_memory: bool) -> DiskCharge {
+        self.open(&TokenName::from(SHARED), is_in_memory)
     }
 
     /// The bytes in memory.
@@ -108,6 +117,11 @@ impl DiskCharge {
         split
     }
 
+    /// [`DiskLedger::open_shared`] of the account of this charge, for the same kind of storage.
+    pub fn open_shared(&self) -> Self {
+        self.ledger.open_shared(self.is_in_memory)
+    }
+
     /// The bytes of the charge.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -174,6 +188,19 @@ mod tests {
         assert_eq!(ledger.lock().by_token[&TokenName::from("a")], 140);
         drop((whole, part, more, on_disk));
         assert_eq!((ledger.total(), ledger.lock().by_token.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_all_share_is_charged_to_no_token_and_is_no_more_than_one_may_have() {
+        let ledger = DiskLedger::new(100, Some(60));
+        let mut own = ledger.open(&TokenName::from("a"), true);
+        own.set(30).unwrap();
+        let mut shared = own.open_shared();
+        assert_eq!(code(shared.set(61)), Some(EngineCode::TokenLimit));
+        assert_eq!(code(shared.set(60)), None);
+        assert_eq!((code(own.set(40)), ledger.total()), (None, 100));
+        drop(own);
+        assert_eq!(ledger.total(), 60);
     }
 
     #[test]

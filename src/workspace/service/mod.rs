@@ -3,9 +3,10 @@
 mod counts;
 pub(super) mod ends;
 mod executing;
-mod ledger;
+pub(super) mod ledger;
 pub(super) mod live;
 pub(super) mod merge_queue;
+mod networks;
 pub(super) mod registry;
 pub(super) mod settings;
 mod snapshots;
@@ -48,8 +49,8 @@ use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 
-/// How long killed kernels may take to die.
-const KERNELS_KILLED_WITHIN: Duration = Duration::from_secs(5);
+/// How long killed programs may take to die.
+const PROGRAMS_DEAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// The workspaces of one service.
 #[derive(Debug)]
@@ -162,7 +163,7 @@ impl WorkspaceService {
 
     /// The engine, for clients that choose one.
     pub fn describe(&self) -> EngineView {
-        EngineView::of(&self.settings, self.trees.fork_kind())
+        EngineView::of(&self.settings, self.trees.fork_kind(), self.trees.can_mount())
     }
 
     /// Creates a workspace of `owner`, or acquires one. The second value is whether it is new.
@@ -406,14 +407,18 @@ impl WorkspaceService {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Kills all programs. Returns when no kernel is alive; for the others there is
-    /// [`WorkspaceService::wait_idle`].
+    /// Kills all programs, and the sandboxes that they share. Returns when they are dead.
     pub fn cancel_all(&self) {
-        for workspace in self.reaping.registry.all() {
-            workspace.cancel_programs();
-        }
-        if !self.kernels.wait_none(Deadline::after(KERNELS_KILLED_WITHIN)) {
+        let deadline = Deadline::after(PROGRAMS_DEAD_WITHIN);
+        let workspaces = self.reaping.registry.all();
+        workspaces.iter().for_each(|workspace| workspace.cancel_programs());
+        if !self.kernels.wait_none(deadline) {
             log::error!("a killed kernel has not ended");
+        }
+        for workspace in workspaces {
+            if !workspace.wait_programs(deadline) {
+                log::error!(workspace_id = workspace.id; "a killed program has not ended");
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::span::Span;
 use super::tally::TallyEntry;
 use super::{WorkspaceService, refusal};
 use crate::config::TokenName;
-use crate::workspace::disk::saved::{SavedKind, SavedRecord, SavedUsage, Saving};
+use crate::workspace::disk::saved::{SavedKind, SavedMounts, SavedRecord, SavedUsage, Saving};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::{
     CreateRequest, SandboxScope, SnapshotRequest, StorageKind, WorkspaceSettings, check_room,
@@ -110,7 +110,7 @@ impl WorkspaceService {
             bytes: digest.bytes,
             source: live.settings.clone(),
             staged: live.staged.all(),
-            taken: SnapshotFiles { frozen: Some(frozen), is_kept },
+            taken: SnapshotFiles { frozen: Some(frozen), is_kept, mounts: SavedMounts::default() },
             _entry: Some(entry),
             _release: release,
         });
@@ -135,6 +135,7 @@ impl WorkspaceService {
         record.digest = digest.hex();
         (record.files, record.bytes) = (digest.files, digest.bytes);
         record.staged = live.staged.all();
+        record.mounted = SavedMounts::of(&frozen.mounted());
         let late = Deadline::after(KEEP_MAX);
         let stop = || late.passed() || self.keeper.is_stopped();
         let store = self.keeper.store()?;
@@ -187,6 +188,9 @@ impl WorkspaceService {
         files: &FirstFiles<'_>,
     ) -> Result<(WorkspaceView, bool), EngineError> {
         let settings = request.resolve(&self.settings.requests, source)?;
+        if let Some(network) = &settings.network {
+            self.settings.network.check("network.", network, owner.as_str())?;
+        }
         self.check_open()?;
         let label = settings.exec_id.clone().filter(|_| settings.acquire);
         let Some(label) = label else { return Ok((self.make(owner, settings, files)?, true)) };
@@ -262,7 +266,8 @@ impl WorkspaceService {
     ) -> LiveWorkspace {
         let bell = Arc::clone(&self.reaping.bell);
         let wakes = (bell, Arc::clone(self.merger.queue()), Arc::clone(&self.keeper.saves));
-        LiveWorkspace::new(name, owner.clone(), settings, doors, account, wakes)
+        let network = self.settings.network.clone();
+        LiveWorkspace::new(name, owner.clone(), settings, doors, account, wakes, network)
     }
 
     fn make_tree(
@@ -278,10 +283,10 @@ impl WorkspaceService {
             FirstFiles::Snapshot(snapshot) => match &snapshot.taken.frozen {
                 Some(frozen) => frozen.fork(settings),
                 None => {
-                    charge.set(snapshot.bytes.min(settings.bytes))?;
-                    let tree = self.trees.make(settings)?;
-                    self.restore(SavedKind::Snapshot, &snapshot.id, &*tree)?;
-                    Ok(tree)
+                    let mounts = &snapshot.taken.mounts;
+                    let bytes = settings.bytes.saturating_add(mounts.used.bytes);
+                    charge.set(snapshot.bytes.min(bytes))?;
+                    self.remake((SavedKind::Snapshot, &snapshot.id), mounts, settings, charge)
                 }
             },
         }

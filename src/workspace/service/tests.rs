@@ -6,8 +6,6 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
 use super::live::WorkspaceProgram;
 use super::*;
 use crate::config::{EngineMaxima, RequestRange, RequestRanges, TokenMaxima};
@@ -22,6 +20,7 @@ use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_sandbox::engine::DiskUsage;
 use cofferdam_tree::{Owner, StopCheck, TreeDigest};
+use serde_json::{Value, json};
 
 /// Makes file systems that hold as many bytes as the test says.
 #[derive(Debug, Clone, Default)]
@@ -196,6 +195,7 @@ fn settings() -> EngineSettings {
         interrupt_wait: Duration::from_secs(1),
         base_env: std::collections::BTreeMap::new(),
         store: None,
+        network: Default::default(),
         parked_keep: Duration::from_secs(3600),
         save_every: Duration::from_secs(5),
     }

@@ -1,15 +1,20 @@
 //! The last lines of a session's output. Lines are numbered from the start and keep their numbers.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use cofferdam_core::Stream;
+
+use super::kept_bytes::KeptBytes;
 
 /// How many lines are kept.
 pub const LINES_MAX: usize = 20_000;
 /// How many bytes of lines are kept, with one for the end of each line.
 pub const LINES_BYTES_MAX: usize = 4 << 20;
 /// A longer line is broken, bytes.
-pub const LINE_BYTES_MAX: usize = 64 << 10;
+pub const LINE_BYTES_MAX: u64 = 64 << 10;
+/// The most bytes of a character.
+const CHARACTER_BYTES_MAX: u64 = 4;
 
 /// A part of the lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,24 +29,34 @@ pub struct LinePage {
     pub partial: bool,
 }
 
-/// The last lines of both streams, in the order in which they ended.
+/// Where the last lines of both streams are, in the order in which they ended.
 #[derive(Debug, Default)]
 pub struct LineWindow {
     /// The number of the first line that is kept.
     first: u64,
-    lines: VecDeque<Box<[u8]>>,
+    lines: VecDeque<KeptLine>,
     /// The bytes of `lines`, with one for the end of each.
     bytes: usize,
-    stdout: UnfinishedLine,
-    stderr: UnfinishedLine,
+    unfinished: [UnfinishedLine; 2],
+    /// How many bytes of each stream no line needs.
+    unneeded: [u64; 2],
     /// How many unfinished lines have begun: of two, the one that began first is shown first.
     begun: u64,
+}
+
+/// The place of a line in its stream, without its end.
+#[derive(Debug, Clone, Copy)]
+struct KeptLine {
+    start: u64,
+    bytes: u32,
+    stream: Stream,
 }
 
 /// The start of a line whose end has not arrived.
 #[derive(Debug, Default)]
 struct UnfinishedLine {
-    bytes: Vec<u8>,
+    start: u64,
+    end: u64,
     began: u64,
 }
 
@@ -56,114 +71,150 @@ impl LineWindow {
         self.first + self.lines.len() as u64
     }
 
-    /// Adds output of `stream`.
-    pub fn push(&mut self, stream: Stream, bytes: &[u8]) {
+    /// How many bytes of unfinished lines a page shows that reaches the end.
+    pub fn unfinished_bytes(&self, kept: &[KeptBytes; 2]) -> u64 {
+        let visible = self.by_age().map(|stream| self.visible(stream, kept));
+        visible.map(|place| place.end - place.start).sum()
+    }
+
+    /// Adds output of `stream`, which `kept` ends with. Returns how many bytes of each stream it needs
+    /// no longer.
+    pub fn push(&mut self, stream: Stream, bytes: &[u8], kept: &[KeptBytes; 2]) -> [u64; 2] {
         let mut parts = bytes.split(|byte| *byte == b'\n').peekable();
         while let Some(part) = parts.next() {
-            self.extend(stream, part);
+            self.extend(stream, part, kept);
             if parts.peek().is_some() {
-                self.end_line(stream);
+                self.end_line(stream, kept);
             }
         }
+        self.unneeded
     }
 
     /// Makes lines of the unfinished ones. The program has ended.
     pub fn finish(&mut self) {
         for stream in self.by_age() {
-            if !self.unfinished(stream).bytes.is_empty() {
-                let line = std::mem::take(&mut self.unfinished(stream).bytes);
-                self.add(line);
+            let UnfinishedLine { start, end, .. } = self.unfinished[stream as usize];
+            if start < end {
+                self.add(stream, start..end, end);
             }
         }
     }
 
     /// The lines from number `from` on, at most `limit`; `from` is moved into what is kept.
-    pub fn read(&self, from: u64, limit: Option<usize>) -> LinePage {
+    pub fn read(&self, from: u64, limit: Option<usize>, kept: &[KeptBytes; 2]) -> LinePage {
         let offset = from.clamp(self.first, self.total());
         let skipped = usize::try_from(offset - self.first).unwrap_or(usize::MAX);
-        let limit = limit.unwrap_or(usize::MAX);
-        let mut shown: Vec<&[u8]> =
-            self.lines.iter().skip(skipped).take(limit).map(|line| &**line).collect();
+        let shown = self.lines.iter().skip(skipped).take(limit.unwrap_or(usize::MAX));
+        let mut shown: Vec<(Stream, Range<u64>)> = shown.map(KeptLine::place).collect();
         let next_offset = offset + shown.len() as u64;
         let lines = shown.len();
         if next_offset == self.total() {
-            shown.extend(self.by_age().map(|stream| self.visible(stream)));
+            let unfinished = self.by_age().map(|stream| (stream, self.visible(stream, kept)));
             // An unfinished line that has no visible byte yet is left out.
-            let mut number = 0;
-            shown.retain(|line| {
-                number += 1;
-                number <= lines || !line.is_empty()
-            });
+            shown.extend(unfinished.filter(|(_, place)| !place.is_empty()));
         }
-        LinePage { offset, next_offset, partial: shown.len() > lines, text: shown.join(&b'\n') }
+        let partial = shown.len() > lines;
+        LinePage { offset, next_offset, partial, text: joined(&shown, kept) }
     }
 
-    fn extend(&mut self, stream: Stream, mut part: &[u8]) {
+    fn extend(&mut self, stream: Stream, mut part: &[u8], kept: &[KeptBytes; 2]) {
+        let kept = &kept[stream as usize];
         while !part.is_empty() {
-            if self.unfinished(stream).bytes.is_empty() {
+            let line = &mut self.unfinished[stream as usize];
+            if line.start == line.end {
                 self.begun += 1;
-                self.unfinished(stream).began = self.begun;
+                line.began = self.begun;
             }
-            let line = &mut self.unfinished(stream).bytes;
             // A carriage return may belong to the end of the line, so there is room for it.
-            let room = (LINE_BYTES_MAX + 1).saturating_sub(line.len());
+            let room = (LINE_BYTES_MAX + 1).saturating_sub(line.end - line.start);
+            let room = usize::try_from(room).unwrap_or(usize::MAX);
             let (now, later) = part.split_at(room.min(part.len()));
-            line.extend_from_slice(now);
+            line.end += now.len() as u64;
             part = later;
-            let is_full = line.len() > LINE_BYTES_MAX && line.last() != Some(&b'\r');
+            let (start, end) = (line.start, line.end);
+            let is_full = end - start > LINE_BYTES_MAX && !ends_in_return(start..end, kept);
             if is_full || !part.is_empty() {
-                let kept = cut_before_character(line.get(..LINE_BYTES_MAX).unwrap_or(line));
-                let rest = line.split_off(kept);
-                let broken = std::mem::replace(line, rest);
-                self.add(broken);
+                let end = before_character(start..start + LINE_BYTES_MAX, kept);
+                self.add(stream, start..end, end);
             }
         }
     }
 
-    fn end_line(&mut self, stream: Stream) {
-        let mut line = std::mem::take(&mut self.unfinished(stream).bytes);
-        if line.last() == Some(&b'\r') {
-            line.pop();
-        }
-        self.add(line);
+    fn end_line(&mut self, stream: Stream, kept: &[KeptBytes; 2]) {
+        let UnfinishedLine { start, end, .. } = self.unfinished[stream as usize];
+        let has_return = ends_in_return(start..end, &kept[stream as usize]);
+        self.add(stream, start..end - u64::from(has_return), end + 1);
     }
 
-    fn add(&mut self, line: Vec<u8>) {
-        self.bytes += line.len() + 1;
-        self.lines.push_back(line.into_boxed_slice());
+    /// Makes a line of `place`. The next one of its stream begins at `next`.
+    fn add(&mut self, stream: Stream, place: Range<u64>, next: u64) {
+        let unfinished = &mut self.unfinished[stream as usize];
+        unfinished.end = unfinished.end.max(next);
+        unfinished.start = next;
+        if self.lines.len() == self.lines.capacity() {
+            // A queue that grows by itself may have room that no line uses.
+            let most = (LINES_MAX + 1).saturating_sub(self.lines.len());
+            let room = self.lines.len().max(16).min(most);
+            self.lines.reserve_exact(room);
+        }
+        let bytes = u32::try_from(place.end - place.start).unwrap_or(u32::MAX);
+        self.lines.push_back(KeptLine { start: place.start, bytes, stream });
+        self.bytes += bytes as usize + 1;
         while self.lines.len() > LINES_MAX || self.bytes > LINES_BYTES_MAX {
             let Some(oldest) = self.lines.pop_front() else { return };
-            self.bytes -= oldest.len() + 1;
+            self.bytes -= oldest.bytes as usize + 1;
             self.first += 1;
+            self.unneeded[oldest.stream as usize] = oldest.place().1.end;
         }
     }
 
     /// The unfinished line of `stream` without the bytes whose meaning is not known yet: the start of
     /// a character, or a carriage return that may end the line.
-    fn visible(&self, stream: Stream) -> &[u8] {
-        let line = match stream {
-            Stream::Stdout => &self.stdout.bytes,
-            Stream::Stderr => &self.stderr.bytes,
-        };
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        line.get(..cut_before_character(line)).unwrap_or(line)
-    }
-
-    fn unfinished(&mut self, stream: Stream) -> &mut UnfinishedLine {
-        match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        }
+    fn visible(&self, stream: Stream, kept: &[KeptBytes; 2]) -> Range<u64> {
+        let UnfinishedLine { start, end, .. } = self.unfinished[stream as usize];
+        let kept = &kept[stream as usize];
+        let end = end - u64::from(ends_in_return(start..end, kept));
+        start..before_character(start..end, kept)
     }
 
     /// The streams, the one whose unfinished line began first at the front.
     fn by_age(&self) -> impl Iterator<Item = Stream> + use<> {
-        match self.stderr.began < self.stdout.began {
+        let [stdout, stderr] = &self.unfinished;
+        match stderr.began < stdout.began {
             true => [Stream::Stderr, Stream::Stdout],
             false => [Stream::Stdout, Stream::Stderr],
         }
         .into_iter()
     }
+}
+
+impl KeptLine {
+    fn place(&self) -> (Stream, Range<u64>) {
+        (self.stream, self.start..self.start + u64::from(self.bytes))
+    }
+}
+
+/// The texts at `places`, with a newline between each two.
+fn joined(places: &[(Stream, Range<u64>)], kept: &[KeptBytes; 2]) -> Vec<u8> {
+    let bytes: u64 = places.iter().map(|(_, place)| place.end - place.start + 1).sum();
+    let mut text = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default());
+    for (number, (stream, place)) in places.iter().enumerate() {
+        if number > 0 {
+            text.push(b'\n');
+        }
+        kept[*stream as usize].copy_to(place.clone(), &mut text);
+    }
+    text
+}
+
+fn ends_in_return(line: Range<u64>, kept: &KeptBytes) -> bool {
+    line.start < line.end && kept.byte(line.end - 1) == Some(b'\r')
+}
+
+/// The end of `line` without the character at its end that is not complete.
+fn before_character(line: Range<u64>, kept: &KeptBytes) -> u64 {
+    let from = line.end.saturating_sub(CHARACTER_BYTES_MAX).max(line.start);
+    from + cut_before_character(&kept.copy(from..line.end)) as u64
 }
 
 /// The length of `bytes` without the character at its end that is not complete.
@@ -186,8 +237,41 @@ mod tests {
 
     use super::*;
 
-    fn window(pieces: &[&str]) -> LineWindow {
-        let mut window = LineWindow::default();
+    /// Lines with their bytes.
+    #[derive(Default)]
+    struct Lines {
+        window: LineWindow,
+        kept: [KeptBytes; 2],
+    }
+
+    impl Lines {
+        fn push(&mut self, stream: Stream, bytes: &[u8]) {
+            self.kept[stream as usize].push(bytes);
+            let unneeded = self.window.push(stream, bytes, &self.kept);
+            self.kept.iter_mut().zip(unneeded).for_each(|(kept, from)| kept.free_before(from));
+        }
+
+        fn finish(&mut self) {
+            self.window.finish();
+        }
+
+        fn read(&self, from: u64, limit: Option<usize>) -> LinePage {
+            self.window.read(from, limit, &self.kept)
+        }
+
+        fn first(&self) -> u64 {
+            self.window.first()
+        }
+
+        fn total(&self) -> u64 {
+            self.window.total()
+        }
+    }
+
+    const LINE_MAX: usize = 64 << 10;
+
+    fn window(pieces: &[&str]) -> Lines {
+        let mut window = Lines::default();
         pieces.iter().for_each(|piece| window.push(Stream::Stdout, piece.as_bytes()));
         window
     }
@@ -233,20 +317,20 @@ mod tests {
 
     #[test]
     fn an_unfinished_character_is_held_back() {
-        let mut window = LineWindow::default();
+        let mut window = Lines::default();
         let text = "a€".as_bytes();
         window.push(Stream::Stdout, &text[..2]);
         assert_eq!(window.read(0, None), page(0, 0, "a", true));
         window.push(Stream::Stdout, &text[2..]);
         assert_eq!(window.read(0, None), page(0, 0, "a€", true));
-        let mut only = LineWindow::default();
+        let mut only = Lines::default();
         only.push(Stream::Stdout, &[0xE2]);
         assert_eq!(only.read(0, None), page(0, 0, "", false));
     }
 
     #[test]
     fn lines_of_two_streams_do_not_mix() {
-        let mut window = LineWindow::default();
+        let mut window = Lines::default();
         window.push(Stream::Stderr, b"warn");
         window.push(Stream::Stdout, b"out\nmore");
         window.push(Stream::Stderr, b"ing\n");
@@ -259,12 +343,12 @@ mod tests {
 
     #[test]
     fn a_long_line_is_broken_between_characters() {
-        let exact = "x".repeat(LINE_BYTES_MAX);
+        let exact = "x".repeat(LINE_MAX);
         let whole = window(&[&exact, "\r\n"]);
         assert_eq!(whole.read(0, None), page(0, 1, &exact, false));
         let broken = window(&[&exact, "yz\n"]);
         assert_eq!(broken.read(0, None), page(0, 2, &format!("{exact}\nyz"), false));
-        let wide = format!("x{}", "é".repeat(LINE_BYTES_MAX / 2));
+        let wide = format!("x{}", "é".repeat(LINE_MAX / 2));
         let broken = window(&[&wide]);
         assert_eq!(broken.total(), 1);
         let page = broken.read(0, None);
@@ -274,20 +358,48 @@ mod tests {
 
     #[test]
     fn old_lines_fall_out_and_the_others_keep_their_numbers() {
-        let mut window = LineWindow::default();
+        let mut window = Lines::default();
         for number in 0..LINES_MAX + 5 {
             window.push(Stream::Stdout, format!("{number}\n").as_bytes());
         }
         assert_eq!((window.first(), window.total()), (5, LINES_MAX as u64 + 5));
         assert_eq!(window.read(0, Some(2)), page(5, 7, "5\n6", false));
         assert_eq!(window.read(u64::MAX, None).offset, window.total());
-        let long = "y".repeat(LINE_BYTES_MAX);
+        let long = "y".repeat(LINE_MAX);
         for _ in 0..100 {
             window.push(Stream::Stdout, long.as_bytes());
             window.push(Stream::Stdout, b"\n");
         }
         let kept = window.read(0, None).text.len();
-        assert!(kept <= LINES_BYTES_MAX && kept > LINES_BYTES_MAX - 2 * LINE_BYTES_MAX, "{kept}");
+        assert!(kept <= LINES_BYTES_MAX && kept > LINES_BYTES_MAX - 2 * LINE_MAX, "{kept}");
+    }
+
+    #[test]
+    fn a_line_that_began_long_ago_is_whole_and_takes_no_other_line_with_it() {
+        let mut lines = Lines::default();
+        lines.push(Stream::Stderr, b"began");
+        for number in 0..6_000 {
+            lines.push(Stream::Stdout, format!("{number:01023}\n").as_bytes());
+        }
+        lines.push(Stream::Stderr, b" and ended\n");
+        let page = lines.read(lines.total() - 2, None);
+        let last = format!("{:01023}\nbegan and ended", 5_999);
+        assert_eq!(page.text, last.as_bytes());
+        assert_eq!(lines.total() - lines.first(), 4096);
+    }
+
+    #[test]
+    fn memory_is_that_of_the_lines_whatever_they_are() {
+        let mut lines = Lines::default();
+        let long = "y".repeat(LINE_MAX - 5);
+        for number in 0..24_000 {
+            let stream = if number % 3 == 0 { Stream::Stderr } else { Stream::Stdout };
+            lines.push(stream, b"\r\n\n\r\r\n");
+            lines.push(stream, if number % 100 == 0 { long.as_bytes() } else { b"xy" });
+        }
+        let held: usize = lines.kept.iter().map(KeptBytes::held).sum();
+        assert!(held <= LINES_BYTES_MAX + 6 * LINE_MAX, "{held} bytes");
+        assert!(lines.window.lines.capacity() <= LINES_MAX + 1);
     }
 
     proptest! {
@@ -302,7 +414,7 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();
-            let mut pieces = LineWindow::default();
+            let mut pieces = Lines::default();
             cuts.windows(2).for_each(|cut| pieces.push(Stream::Stdout, &text[cut[0]..cut[1]]));
             pieces.finish();
             let mut model: Vec<Vec<u8>> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();

@@ -1,6 +1,8 @@
 //! Programs that talk: their output, their input, their viewers.
 
+mod arrival_order;
 mod byte_window;
+mod kept_bytes;
 mod line_window;
 mod log;
 mod session;

@@ -267,13 +267,13 @@ impl Session {
     /// # Errors
     /// The session has no terminal, the size is invalid, or the program has ended.
     pub fn resize(&self, columns: u16, rows: u16) -> Result<SessionState, EngineError> {
-        if !self.is_tty {
-            return Err(EngineError::new(EngineCode::SessionNoTty, "the session has no terminal"));
-        }
         for (path, value) in [("cols", columns), ("rows", rows)] {
             if value == 0 {
                 return Err(EngineError::invalid(path, "want a number from 1 to 65535"));
             }
+        }
+        if !self.is_tty {
+            return Err(EngineError::new(EngineCode::SessionNoTty, "the session has no terminal"));
         }
         self.check_running()?;
         let size = TerminalSize { columns, rows };

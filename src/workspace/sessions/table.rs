@@ -82,7 +82,13 @@ impl SessionTable {
 
     /// How many of them run.
     pub fn running(&self) -> usize {
-        self.lock().sessions.values().filter(|session| session.end().is_none()).count()
+        self.live().len()
+    }
+
+    /// The sessions that run.
+    pub fn live(&self) -> Vec<Arc<Session>> {
+        let table = self.lock();
+        table.sessions.values().filter(|session| session.end().is_none()).cloned().collect()
     }
 
     /// Forgets the session called `name`.

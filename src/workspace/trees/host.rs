@@ -3,6 +3,7 @@
 use std::fs::DirBuilder;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -12,6 +13,7 @@ use super::maker::{
     ForkKind, FrozenTree, LastingSandbox, PlainProgram, ReadCall, TreeMaker, TreeSandbox,
     TreeSettings, TreeUsage, WorkspaceTree,
 };
+use super::read_only::ReadOnlyTrees;
 use crate::executor::{
     AcquiredId, Capabilities, MountedIdentity, MountedRun, MountedView, SandboxExecutor,
 };
@@ -21,11 +23,12 @@ use crate::workspace::helpers::WorkspaceMetadata;
 use crate::workspace::request::StorageKind;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
-    Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch,
-    WorkspacePath,
+    EgressService, Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec,
+    SetupFailure, Watch, WorkspacePath,
 };
 use cofferdam_sandbox::engine::{
-    DiskSpace, FrozenChain, LayerError, LayerHost, Storage, WorkspaceFs, WorkspaceMounts,
+    DiskSpace, FrozenChain, LayerError, LayerHost, MountedTree, ReadOnlyTree, ReadOnlyTreeDraft,
+    Storage, WorkspaceFs, WorkspaceMounts,
 };
 use cofferdam_tree::files::{PathRule, WorkspaceRoot, ensure_layout};
 use cofferdam_tree::{Owner, StopCheck, TreeDigest};
@@ -49,6 +52,8 @@ struct HostLayers {
     executor: Arc<SandboxExecutor>,
     /// How many file systems there have been.
     numbers: AtomicU64,
+    /// The read-only trees that they share.
+    read_only: Arc<ReadOnlyTrees>,
 }
 
 /// The file system of one workspace, with the host id that its sandboxes run as.
@@ -98,8 +103,9 @@ impl HostTrees {
             other => SetupFailure::from_words("file system of workspace", other.to_string()),
         })?;
         let with_images = Mutex::default();
-        let numbers = AtomicU64::default();
-        Ok(Self(Arc::new(HostLayers { layers, directory, with_images, executor, numbers })))
+        let (numbers, read_only) = (AtomicU64::default(), Arc::default());
+        let host = HostLayers { layers, directory, with_images, executor, numbers, read_only };
+        Ok(Self(Arc::new(host)))
     }
 }
 
@@ -165,6 +171,10 @@ impl TreeMaker for HostTrees {
         if overlay.is_ok() { ForkKind::Overlay } else { ForkKind::Copy }
     }
 
+    fn can_mount(&self) -> bool {
+        self.0.layers.features().read_only_trees.is_ok()
+    }
+
     fn controls(&self) -> Capabilities {
         let sandbox = self.0.executor.sandbox();
         let not_enforced = sandbox.not_enforced().to_vec();
@@ -226,7 +236,14 @@ impl WorkspaceTree for HostTree {
         let WorkspaceMounts { workspace, tmp } = self.fs.mounts().map_err(refused)?;
         let own_inodes_max = OWN_INODES_MAX;
         Ok(MountedView {
-            mounts: MountedWorkspace { workspace, tmp, path, own_bytes_max, own_inodes_max },
+            mounts: MountedWorkspace {
+                workspace,
+                tmp,
+                path,
+                others: Vec::new(),
+                own_bytes_max,
+                own_inodes_max,
+            },
             host_id: self.fs.host_id().clone(),
             lender: Retained::of(Arc::clone(&self.host_id) as _),
         })
@@ -248,6 +265,31 @@ impl WorkspaceTree for HostTree {
         Ok(Box::new(HostSandbox { executor, run, view }))
     }
 
+    fn mountable(&self) -> Option<Arc<ReadOnlyTrees>> {
+        let can_mount = self.host.layers.features().read_only_trees.is_ok();
+        can_mount.then(|| Arc::clone(&self.host.read_only))
+    }
+
+    fn begin_tree(&self, room: DiskSpace) -> Result<ReadOnlyTreeDraft, EngineError> {
+        self.fs.begin_tree(room).map_err(refused)
+    }
+
+    fn mark(&self, path: &Path, tree: &ReadOnlyTree) -> Result<(), EngineError> {
+        self.fs.mark(path, tree).map_err(refused)
+    }
+
+    fn mount(&mut self, mounted: MountedTree) -> Result<(), EngineError> {
+        self.fs.mount_tree(mounted).map_err(refused)
+    }
+
+    fn mounted(&self) -> Vec<MountedTree> {
+        self.fs.chain().trees().to_vec()
+    }
+
+    fn limit(&mut self, settings: TreeSettings) -> Result<(), EngineError> {
+        self.fs.set_limit(limit(settings)).map_err(refused)
+    }
+
     fn discard_prepared(&self) -> bool {
         self.host.executor.discard_mounted(self.number)
     }
@@ -257,12 +299,13 @@ impl WorkspaceTree for HostTree {
         path: WorkspacePath,
         own_bytes_max: u64,
         limits: Limits,
+        egress: Option<Arc<dyn EgressService>>,
         retained: Retained,
         watch: Watch,
     ) -> Result<Arc<dyn LastingSandbox>, EngineError> {
         let executor = Arc::clone(&self.host.executor);
         let view = self.view(path, own_bytes_max)?;
-        let sandbox = executor.open_shared(view, limits, retained, watch);
+        let sandbox = executor.open_shared(view, limits, egress, retained, watch);
         let sandbox = sandbox.map_err(|failure| failed(&failure))?;
         Ok(Arc::new(HostLastingSandbox { executor, sandbox }))
     }
@@ -300,6 +343,10 @@ impl FrozenTree for HostFrozenTree {
         let fs = layers.fork(&self.chain, limit(settings), storage, host_id.id());
         let (fs, number) = (fs.map_err(refused)?, host.next_number());
         Ok(Box::new(HostTree { fs, host_id, host, shares_host_id, number }))
+    }
+
+    fn mounted(&self) -> Vec<MountedTree> {
+        self.chain.trees().to_vec()
     }
 
     fn charge_layers(

@@ -2,15 +2,21 @@
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use super::read_only::ReadOnlyTrees;
 use crate::executor::{Capabilities, MountSource, MountedView};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::sync::run_control::RunControl;
-use cofferdam_core::{Limits, NotStarted, OutputSink, RunReport, RunSpec, Watch, WorkspacePath};
-use cofferdam_sandbox::engine::{DiskUsage, ProgramLabel, SharedProcess};
+use cofferdam_core::{
+    EgressService, Limits, NotStarted, OutputSink, RunReport, RunSpec, Watch, WorkspacePath,
+};
+use cofferdam_sandbox::engine::{
+    DiskSpace, DiskUsage, MountedTree, ProgramLabel, ReadOnlyTree, ReadOnlyTreeDraft, SharedProcess,
+};
 use cofferdam_tree::{Owner, StopCheck, TreeDigest};
 use serde::Serialize;
 
@@ -75,6 +81,11 @@ pub trait TreeMaker: Debug + Send + Sync {
 
     /// How forks get their files, as the host was tried.
     fn fork_kind(&self) -> ForkKind;
+
+    /// Whether read-only trees are mounted, as the host was tried.
+    fn can_mount(&self) -> bool {
+        false
+    }
 
     /// What the host enforces in sandboxes.
     fn controls(&self) -> Capabilities;
@@ -151,8 +162,8 @@ pub trait WorkspaceTree: Debug + Send + Sync {
     ) -> Result<Box<dyn TreeSandbox>, EngineError>;
 
     /// Starts a sandbox over it that lasts until `watch` is cancelled, as
-    /// [`WorkspaceTree::sandbox`] makes one. `limits` bound all its programs together. It holds
-    /// `retained` until it is dead.
+    /// [`WorkspaceTree::sandbox`] makes one. `limits` bound all its programs together, which
+    /// reach what `egress` lets them. It holds `retained` until it is dead.
     ///
     /// # Errors
     /// A step of creating it failed.
@@ -161,10 +172,53 @@ pub trait WorkspaceTree: Debug + Send + Sync {
         _path: WorkspacePath,
         _own_bytes_max: u64,
         _limits: Limits,
+        _egress: Option<Arc<dyn EgressService>>,
         _retained: Retained,
         _watch: Watch,
     ) -> Result<Arc<dyn LastingSandbox>, EngineError> {
         Err(no_shared())
+    }
+
+    /// The read-only trees of this host; none where workspaces cannot show any.
+    fn mountable(&self) -> Option<Arc<ReadOnlyTrees>> {
+        None
+    }
+
+    /// A new read-only tree with room for `room`.
+    ///
+    /// # Errors
+    /// A step failed.
+    fn begin_tree(&self, _room: DiskSpace) -> Result<ReadOnlyTreeDraft, EngineError> {
+        Err(no_trees())
+    }
+
+    /// Marks the new empty directory at `path` below the root: it shows `tree` once that is mounted.
+    ///
+    /// # Errors
+    /// There is no room for the mark.
+    fn mark(&self, _path: &Path, _tree: &ReadOnlyTree) -> Result<(), EngineError> {
+        Err(no_trees())
+    }
+
+    /// Mounts a read-only tree for the directories that are marked with it, while nothing runs.
+    ///
+    /// # Errors
+    /// A step failed. The files are as before.
+    fn mount(&mut self, _mounted: MountedTree) -> Result<(), EngineError> {
+        Err(no_trees())
+    }
+
+    /// The read-only trees that it shows.
+    fn mounted(&self) -> Vec<MountedTree> {
+        Vec::new()
+    }
+
+    /// Changes its limits to those of `settings`, or to what is used if that is more.
+    ///
+    /// # Errors
+    /// The kernel refused it.
+    fn limit(&mut self, _settings: TreeSettings) -> Result<(), EngineError> {
+        Ok(())
     }
 
     /// Discards prepared sandboxes over it, while its source gives no mounts. Returns false if that takes
@@ -203,6 +257,11 @@ pub trait FrozenTree: Debug + Send + Sync {
     /// # Errors
     /// It would have no room, or a step failed.
     fn fork(&self, settings: TreeSettings) -> Result<Box<dyn WorkspaceTree>, EngineError>;
+
+    /// The read-only trees that they show.
+    fn mounted(&self) -> Vec<MountedTree> {
+        Vec::new()
+    }
 
     /// Lets each layer that is not charged yet hold what `charge` returns for its bytes, until it is
     /// freed. The second argument is whether it is in memory.
@@ -265,6 +324,10 @@ pub trait LastingSandbox: Debug + Send + Sync {
     /// # Errors
     /// The kernel refused it.
     fn signal(&self, pid: i32, signal: i32) -> Result<bool, EngineError>;
+}
+
+fn no_trees() -> EngineError {
+    EngineError::new(EngineCode::SandboxUnavailable, "this host cannot mount read-only trees")
 }
 
 fn no_shared() -> EngineError {

@@ -4,6 +4,8 @@ mod doors;
 mod host;
 mod lasting;
 mod maker;
+mod mounting;
+mod read_only;
 pub(super) mod snapshots;
 
 pub use doors::{LoneTree, SharedTree, TreeDoors};
@@ -14,3 +16,5 @@ pub use maker::{
     ForkKind, FrozenTree, LastingSandbox, PlainProgram, TreeMaker, TreeSandbox, TreeSettings,
     TreeUsage, WorkspaceTree,
 };
+pub use mounting::{begin_tree, mount_again, mount_at};
+pub use read_only::{FoundTree, KeptTree};

@@ -72,7 +72,7 @@ struct DelimiterView {
 
 impl EngineView {
     /// The engine with these settings.
-    pub fn of(settings: &EngineSettings, fork: ForkKind) -> Self {
+    pub fn of(settings: &EngineSettings, fork: ForkKind, can_mount: bool) -> Self {
         let EngineSettings { maxima, per_token, requests, disk_total_bytes, .. } = settings;
         let EngineMaxima { workspaces, runs, kernels, sessions, contexts, snapshots, .. } = *maxima;
         let TokenMaxima { workspaces: token_workspaces, runs: token_runs, disk_bytes } = *per_token;
@@ -80,8 +80,8 @@ impl EngineView {
         Self {
             capabilities: EngineCapabilities {
                 isolation: "sandbox",
-                network_allowed: false,
-                read_only_mount: false,
+                network_allowed: !settings.network.hosts.is_empty(),
+                read_only_mount: can_mount,
                 streaming: true,
                 max_disk_bytes: requests.disk_bytes.max,
             },

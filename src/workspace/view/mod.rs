@@ -6,4 +6,6 @@ mod workspace;
 
 pub use engine::{EngineCapabilities, EngineView};
 pub use process::ProcessView;
-pub use workspace::{CleanupView, SavedView, WorkspacePage, WorkspaceStatus, WorkspaceView};
+pub use workspace::{
+    CleanupView, EgressPage, SavedView, WorkspacePage, WorkspaceStatus, WorkspaceView,
+};

@@ -11,6 +11,8 @@ use crate::workspace::request::{
 use crate::workspace::service::ends::parked::ParkedWorkspace;
 use crate::workspace::service::live::LiveWorkspace;
 use crate::workspace::service::registry::Kept;
+use cofferdam_core::NetworkObject;
+use cofferdam_core::egress::EgressRecord;
 use cofferdam_core::values::utc::rfc3339;
 use cofferdam_sandbox::engine::DiskUsage;
 
@@ -51,8 +53,8 @@ pub struct WorkspaceView {
     acquire: bool,
     sandbox: SandboxScope,
     path: String,
-    /// None: programs have no network.
-    network: Option<()>,
+    /// What programs may reach; none if they have no network.
+    network: Option<NetworkObject>,
     policy: PolicyView,
     max_inodes: u64,
     limits: ProgramLimits,
@@ -99,6 +101,15 @@ pub struct WorkspacePage {
     pub next_cursor: Option<String>,
 }
 
+/// A page of what the programs of a workspace asked to reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EgressPage {
+    /// The records, in their order.
+    pub egress: Vec<EgressRecord>,
+    /// The cursor of the next page; null at the end.
+    pub next_cursor: Option<String>,
+}
+
 /// The answer of a cleanup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CleanupView {
@@ -129,6 +140,7 @@ impl WorkspaceView {
         Ok(Self {
             ttl_ms: milliseconds(facts.ttl),
             idle_ms: milliseconds(facts.idle),
+            network: workspace.network.object(),
             status: WorkspaceStatus::Active,
             created_at: rfc3339(workspace.created_at),
             last_access: rfc3339(facts.last_access),
@@ -179,7 +191,7 @@ impl WorkspaceView {
             acquire: settings.acquire,
             sandbox: settings.sandbox,
             path: settings.path.as_path().display().to_string(),
-            network: None,
+            network: settings.network.clone(),
             policy: PolicyView {
                 isolated: true,
                 persist: settings.persist,

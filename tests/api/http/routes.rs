@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{post, request, solution};
-use cofferdam_test_server::host::alone;
 use cofferdam_test_server::service::{Setup, best_of_three};
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{Answer, request};
-use cofferdam_test_server::host::alone;
 use cofferdam_test_server::service::{Service, Setup, best_of_three, cofferdam, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;

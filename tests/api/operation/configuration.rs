@@ -56,8 +56,7 @@ fn a_malformed_flag_is_a_usage_error() {
 #[test]
 fn an_unknown_run_variable_is_a_warning() {
     let service = Setup::shell().env("RUN_CONCURENCY", "3").env("OTHER", "x").start();
-    let log = service.log.text();
-    assert!(log.contains("RUN_CONCURENCY"), "{log}");
+    let log = service.log.wait_for("RUN_CONCURENCY");
     assert!(!log.contains("OTHER"), "{log}");
 }
 

@@ -25,7 +25,7 @@ fn without_user_namespaces_a_run_has_its_host_uid_and_no_capability() {
         .collect();
     expected.extend(["NoNewPrivs:1".to_owned(), "Seccomp:2".to_owned()]);
     assert_eq!(lines[1..], expected);
-    assert!(service.log.text().contains("no user namespace"), "{}", service.log.text());
+    service.log.wait_for("no user namespace");
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{Client, post, solution};
-use cofferdam_test_server::host::{Footprint, Process, alone, tenants};
+use cofferdam_test_server::host::{Footprint, Process, tenants};
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::Signal;
 

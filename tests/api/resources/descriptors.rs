@@ -66,6 +66,6 @@ fn a_hard_limit_that_is_too_low_is_logged_with_the_connections_it_allows() {
     assert_eq!(connections_max(&service), 176.0);
     let said = "open files: 1648 are needed for 1024 connections besides the sandboxes and workspaces, \
                 and the hard limit is 800: 176 connections are served at once";
-    assert!(service.log.text().contains(said), "{}", service.log.text());
+    service.log.wait_for(said);
     assert_eq!(service.run("ulimit -n").stdout(), "256\n");
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use cofferdam_test_server::host::alone;
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::service::Setup;
 
 /// Each run leaves one page.

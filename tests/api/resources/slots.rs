@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{Client, post, solution};
-use cofferdam_test_server::host::{Process, alone, is_running, run_processes};
+use cofferdam_test_server::host::{Process, is_running, run_processes};
 use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 
 const BUSY: &str = r#"{"error":"runner busy"}"#;

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{post, solution, solution_within};
 use cofferdam_test_server::host::{
-    Footprint, Process, alone, descendants, in_turn, mounts, resident_bytes, tenants,
+    Footprint, Process, descendants, in_turn, mounts, resident_bytes, tenants,
     threads_and_descriptors,
 };
 use cofferdam_test_server::service::{Service, Setup, wait_until};

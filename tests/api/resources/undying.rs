@@ -111,7 +111,7 @@ fn an_unkillable_sandbox_keeps_its_uid_namespace_and_slot_until_it_dies() {
     });
     let [_one, _two] = [service.live("sleep 600"), service.live("sleep 600")];
     service.run("true").assert_json(429, BUSY);
-    assert!(service.log.text().contains("not dead"), "{}", service.log.text());
+    service.log.wait_for("not dead");
 }
 
 #[test]

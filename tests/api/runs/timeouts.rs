@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::alone::alone;
 use cofferdam_test_server::client::{Answer, solution_within};
-use cofferdam_test_server::host::{alone, run_processes};
+use cofferdam_test_server::host::run_processes;
 use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 
 /// How long after the limit an answer may come.

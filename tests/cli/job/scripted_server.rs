@@ -142,7 +142,7 @@ fn result(status: &str) -> String {
         "policy": {
             "decision": "allowed", "reasons": [], "version": "v1:", "network": "none",
             "network_enforced": false,
-        },
+        }, "egress": [],
         "usage": null, "enforced": {}, "not_enforced": [],
         "replay": {"request": "v1:", "snapshot": null, "result": "v1:"},
         "timing": {"queued_at": "q", "started_at": "s", "finished_at": "f", "duration_ms": 1},

@@ -36,7 +36,7 @@ fn directories_inputs_and_outputs_go_through_the_command_line() {
     let here = local.path().to_str().unwrap();
     let (code, staged) =
         call(&["stage-dir", here, "skills/t", "--read-only", "--allow-mount"], b"");
-    let expected = json!({"to": "skills/t", "digest": known, "files": 2, "mount_used": false});
+    let expected = json!({"to": "skills/t", "digest": known, "files": 2, "mount_used": true});
     assert_eq!((code, staged), (0, expected));
     assert_eq!(
         scene.sh(&workspace, "cat skills/t/a/c.txt; stat -c %a skills/t/a/c.txt"),

@@ -11,18 +11,18 @@ use super::tar;
 use crate::exchange::{Reply, ask, command_line, engine_server};
 use crate::scene::{EngineScene, scene};
 
-fn stage(scene: &EngineScene, workspace: &str, body: &Value) -> Reply {
+pub fn stage(scene: &EngineScene, workspace: &str, body: &Value) -> Reply {
     scene.post(&format!("{workspace}/stage-directory"), body)
 }
 
 /// Sends an archive to be staged.
-fn send(scene: &EngineScene, workspace: &str, query: &str, archive: &[u8]) -> Reply {
+pub fn send(scene: &EngineScene, workspace: &str, query: &str, archive: &[u8]) -> Reply {
     let target = format!("{workspace}/stage-directory?{query}");
     ask(&scene.service, "POST", &target, "content-type: application/x-tar\r\n", archive)
 }
 
 /// An archive of whole entries.
-fn archive(entries: &[(&str, u8, &str, &[u8])]) -> Vec<u8> {
+pub fn archive(entries: &[(&str, u8, &str, &[u8])]) -> Vec<u8> {
     let entries = entries.iter().map(|(name, kind, target, content)| {
         let mut entry = tar(name, *kind, target, content);
         entry.truncate(entry.len() - 1024);
@@ -101,7 +101,7 @@ fn a_program_cannot_change_a_read_only_tree() {
     let workspace = scene.create(&json!({}));
     let body = json!({"src": host.input("tree"), "to": "skills/pdf", "read_only": true, "allow_mount": true});
     let staged = stage(&scene, &workspace, &body);
-    assert_eq!(staged.status, 200, "{}", staged.json());
+    assert_eq!((staged.status, &staged.json()["mount_used"]), (200, &json!(true)));
     let digest = staged.json()["digest"].clone();
     // What fails is counted; the parent's owner may move the name.
     let attempts = "\
@@ -205,6 +205,26 @@ fn an_archive_is_staged_whole_or_not_at_all() {
 }
 
 #[test]
+fn an_archive_needs_no_media_type_and_one_that_is_too_large_finds_the_disk_full() {
+    let Some(scene) = scene(&[]) else { return };
+    let workspace = scene.create(&json!({"policy": {"max_disk_bytes": 1 << 20}}));
+    let small = archive(&[("a", b'0', "", b"one")]);
+    let target = format!("{workspace}/stage-directory?to=work/t");
+    for headers in ["", "content-type: application/x-www-form-urlencoded\r\n"] {
+        let staged = ask(&scene.service, "POST", &target, headers, &small);
+        assert_eq!((staged.status, &staged.json()["to"]), (200, &json!("work/t")), "{headers}");
+    }
+    let json_type = "content-type: application/json\r\n";
+    let body = json!({"src": "host:///x", "to": "y"}).to_string();
+    let refused = ask(&scene.service, "POST", &target, json_type, body.as_bytes());
+    let error = refused.assert_error(422, "validation.invalid_request");
+    assert_eq!(error["details"]["path"], "to");
+    let large = gzip(&archive(&[("big", b'0', "", &[7; 2 << 20])]));
+    scene.put(&format!("{workspace}/tar?path=x"), &large).assert_error(507, "workspace.disk_full");
+    scene.get(&format!("{workspace}/stat?path=x/big")).assert_error(404, "file.not_found");
+}
+
+#[test]
 fn a_skill_is_stored_once_by_its_digest_and_survives_a_restart() {
     let Some(_) = scene(&[]) else { return };
     let directory = tempdir().unwrap();
@@ -242,7 +262,7 @@ fn a_skill_is_stored_once_by_its_digest_and_survives_a_restart() {
         let body =
             json!({"digest": known, "to": "skills/s", "read_only": true, "allow_mount": true});
         let staged = ask(&service, "POST", &target, "", body.to_string().as_bytes());
-        let expected = json!({"to": "skills/s", "digest": known, "files": 2, "mount_used": false});
+        let expected = json!({"to": "skills/s", "digest": known, "files": 2, "mount_used": true});
         assert_eq!((staged.status, staged.json()), (200, expected), "round {round}");
         let file = ask(
             &service,

@@ -2,6 +2,7 @@
 
 mod cli;
 mod directories;
+mod mounted;
 mod outputs;
 mod staging;
 
@@ -59,6 +60,18 @@ fn files_are_written_for_programs_and_read_back() {
     scene.sh(&workspace, "echo other >work/a.txt");
     let changed = ask(&scene.service, "GET", &target, &format!("if-none-match: {etag}\r\n"), b"");
     assert_eq!((changed.status, changed.body.as_slice()), (200, &b"other\n"[..]));
+}
+
+#[test]
+fn a_query_may_be_encoded_as_a_form() {
+    let Some(scene) = scene(&[]) else { return };
+    let workspace = scene.create(&json!({}));
+    let put = scene.put(&format!("{workspace}/files?path=work/a+b%2Bc+%C3%A9.txt"), b"x");
+    assert_eq!((put.status, &put.json()["path"]), (201, &json!("work/a b+c é.txt")));
+    for target in ["files?path=work%2Fa%20b%2Bc%20é.txt", "stat?path=work%2Fa+b%2Bc+%C3%A9.txt"] {
+        let target = target.replace('é', "%C3%A9");
+        assert_eq!(scene.get(&format!("{workspace}/{target}")).status, 200, "{target}");
+    }
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn executing_code_collects_and_saves_what_it_made() {
     for (outputs, path) in [
         (json!({"globs": ["["]}), "outputs.globs[0]"),
         (json!({"name_template": "{x}"}), "outputs.name_template"),
-        (json!({"x": 1}), "outputs"),
+        (json!({"x": 1}), "outputs.x"),
     ] {
         let refused = execute(outputs, &block).assert_error(422, "validation.invalid_request");
         assert_eq!(refused["details"]["path"], path);
@@ -254,4 +254,42 @@ fn outputs_that_are_saved_without_a_server_are_in_its_store() {
     assert_eq!(answer["output_files"][0]["saved_as"], "out/a.txt");
     let service = engine_server(&store).env("JOBS", "off").start();
     assert_eq!(ask(&service, "GET", "/v1/artifacts/out/a.txt", "", b"").body, b"one");
+}
+
+#[test]
+fn patterns_below_the_workspace_may_be_absolute_and_wrong_ones_are_named() {
+    let Some(scene) = scene(&[]) else { return };
+    let workspace = scene.create(&json!({"path": "/srv/w"}));
+    scene.sh(&workspace, "echo a >out/a.txt");
+    let patterns = |patterns: Value| {
+        scene.post(&format!("{workspace}/collect"), &json!({ "patterns": patterns }))
+    };
+    for pattern in ["/srv/w/out/*", "/srv/w//out/a.txt", "out/*"] {
+        assert_eq!(names(&patterns(json!(["", pattern])).json()), ["out/a.txt"], "{pattern}");
+        let spec = json!({ "globs": [pattern] });
+        assert_eq!(names(&collect(&scene, &workspace, &spec).json()), ["out/a.txt"], "{pattern}");
+    }
+    for pattern in ["/workspace/out/*", "/srv/w/../x", "/srv/wx", "/tmp/*"] {
+        let error = patterns(json!(["", pattern])).assert_error(422, "validation.path_escape");
+        assert_eq!(error["details"]["path"], "patterns[1]", "{pattern}");
+    }
+    let id = workspace.rsplit('/').next().unwrap();
+    let execute = |outputs: Value| {
+        let body = json!({"code_blocks": [], "workspace_id": id, "outputs": outputs});
+        scene.post("/v1/execute", &body)
+    };
+    let executed = execute(json!({"globs": ["/srv/w/out/*"], "save": true})).json();
+    assert_eq!(executed["output_files"][0]["name"], "out/a.txt", "{executed}");
+    let shown = scene.post("/v1/helpers/result_string", &executed).json();
+    assert!(shown["text"].as_str().unwrap().ends_with("out/a.txt"), "{shown}");
+    for (outputs, code, path) in [
+        (json!({"globs": ["/tmp/*"]}), "validation.path_escape", "outputs.globs[0]"),
+        (json!({"globs": ["a", "["]}), "validation.invalid_request", "outputs.globs[1]"),
+        (json!({"Globz": []}), "validation.invalid_request", "outputs.Globz"),
+    ] {
+        assert_eq!(execute(outputs).assert_error(422, code)["details"]["path"], path);
+    }
+    let unknown = collect(&scene, &workspace, &json!({"globs": [], "max": 1}));
+    let error = unknown.assert_error(422, "validation.invalid_request");
+    assert_eq!(error["details"]["path"], "max");
 }

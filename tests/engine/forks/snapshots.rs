@@ -6,9 +6,9 @@ use std::time::Duration;
 use cofferdam_test_server::client::Client;
 use serde_json::{Value, json};
 
-use super::{SNAPSHOTS, W, fork, path_of, put, snapshot};
+use super::{SNAPSHOTS, W, fork, path_of, put, snapshot, start};
 use crate::exchange::{ask, reply};
-use crate::scene::{bearer, scene, scene_with_tokens};
+use crate::scene::{EngineScene, bearer, scene, scene_with_tokens};
 
 #[test]
 fn a_snapshot_is_shown_to_its_owner_only_until_it_is_deleted() {
@@ -79,6 +79,19 @@ fn a_snapshot_keeps_its_files_whatever_becomes_of_its_workspace() {
 }
 
 #[test]
+fn a_body_without_keys_may_be_missing() {
+    let Some(scene) = scene(&[]) else { return };
+    let workspace = scene.create(&json!({"path": "/srv/w"}));
+    for below in ["snapshot", "fork"] {
+        let target = format!("{workspace}/{below}");
+        let made = ask(&scene.service, "POST", &target, "", b"");
+        assert_eq!(made.status, 201, "{below}: {}", made.json());
+        ask(&scene.service, "POST", &target, "", b" ")
+            .assert_error(400, "validation.invalid_request");
+    }
+}
+
+#[test]
 fn a_digest_tells_whether_files_differ() {
     let Some(scene) = scene(&[]) else { return };
     let source = scene.create(&json!({}));
@@ -101,6 +114,41 @@ fn a_digest_tells_whether_files_differ() {
     put(&scene, &one, "work/a", b"content");
     assert_eq!(digest(&one), first);
     assert_eq!(digest(&source), first);
+}
+
+#[test]
+fn a_file_of_a_tebibyte_is_kept_forked_and_saved_as_the_little_data_that_it_has() {
+    const SIZE: u64 = 1 << 40;
+    let Some(mut scene) = scene(&[]) else { return };
+    let source = scene.create(&json!({"policy": {"persist": true}}));
+    let script = format!(
+        "truncate -s {SIZE} work/s; printf end | dd of=work/s bs=1 seek={} conv=notrunc 2>&1",
+        SIZE - 3
+    );
+    scene.sh(&source, &script);
+    let body = json!({"persist": true});
+    let taken = scene.post(&format!("{source}/snapshot"), &body);
+    assert_eq!(taken.status, 201, "{}", taken.json());
+    let taken = taken.json();
+    assert!(taken["bytes"].as_u64() > Some(SIZE), "{taken}");
+    assert_eq!(snapshot(&scene, &source)["digest"], taken["digest"]);
+    let is_whole = |scene: &EngineScene, workspace: &str| {
+        let target = format!("{workspace}/files?path=work/s");
+        let part = ask(&scene.service, "GET", &target, "range: bytes=-3\r\n", b"");
+        assert_eq!((part.status, part.body.as_slice()), (206, &b"end"[..]), "{workspace}");
+        let found = scene.sh(workspace, "stat -c '%s %b' work/s");
+        let (size, blocks) = found.trim().split_once(' ').unwrap();
+        assert_eq!(size, SIZE.to_string(), "{workspace}");
+        assert!(blocks.parse::<u64>().unwrap() < 1000, "{workspace}: {found}");
+    };
+    // What changed beside a program is copied.
+    scene.sh(&source, &script);
+    start(&scene, &source, "open('ready', 'w').close()\nimport time\ntime.sleep(100)");
+    is_whole(&scene, &fork(&scene, &source, &json!({})));
+    assert_eq!(scene.post(&format!("{source}/save"), &json!({})).status, 200);
+    scene.drain_and_start();
+    is_whole(&scene, &source);
+    is_whole(&scene, &scene.create(&json!({"snapshot": taken["snapshot_id"]})));
 }
 
 #[test]

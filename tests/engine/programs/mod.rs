@@ -19,6 +19,7 @@ fn a_result_has_the_keys_of_the_contract() {
     let keys: Vec<&str> = result.as_object().unwrap().keys().map(String::as_str).collect();
     let expected = [
         "duration_ms",
+        "egress",
         "encoding",
         "enforced",
         "error",
@@ -100,6 +101,14 @@ fn variables_come_from_the_service_the_workspace_and_the_request_and_later_ones_
     let mut lines: Vec<&str> = result["stdout"].as_str().unwrap().lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, expected);
+    let named = scene.create(&json!({"env": {"SKILL_NAME": "workspace"}}));
+    let skill_name = |env: Value| {
+        let body =
+            json!({"cmd": "sh", "args": ["-c", "echo $SKILL_NAME"], "skill": "s", "env": env});
+        scene.run(&named, &body)["stdout"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(skill_name(json!({})), "workspace\n");
+    assert_eq!(skill_name(json!({"SKILL_NAME": "request"})), "request\n");
     let with_path = json!({"cmd": "mine", "env": {"PATH": "/srv/agent"}});
     scene.sh(&workspace, "printf '#!/bin/sh\\necho found\\n' >mine; chmod +x mine");
     assert_eq!(scene.run(&workspace, &with_path)["stdout"], "found\n");

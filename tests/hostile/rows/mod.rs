@@ -14,8 +14,16 @@ use super::Row;
 
 /// Every row, in order.
 pub fn all() -> impl Iterator<Item = Row> {
-    let groups =
-        [files::ROWS, processes::ROWS, resources::ROWS, kernel::ROWS, service::ROWS, engine::ROWS];
+    let groups = [
+        files::ROWS,
+        processes::ROWS,
+        resources::ROWS,
+        kernel::ROWS,
+        service::ROWS,
+        engine::ROWS,
+        engine::egress::requests::ROWS,
+        engine::evaluations::ROWS,
+    ];
     groups.into_iter().flatten().copied()
 }
 

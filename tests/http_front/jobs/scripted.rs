@@ -139,7 +139,7 @@ pub fn result_json(id: &str, status: JobStatus) -> Value {
         "exit_code": 0, "signal": null, "stdout": empty, "stderr": empty,
         "artifacts": [], "artifacts_omitted": [], "snapshot": null,
         "policy": {"decision": "allowed", "reasons": [], "version": "v1:x", "network": "none",
-                   "network_enforced": true},
+                   "network_enforced": true}, "egress": [],
         "usage": null, "enforced": {}, "not_enforced": [],
         "replay": {"request": "v1:a", "snapshot": null, "result": "v1:b"},
         "timing": {"queued_at": "2026-01-02T03:04:05.006Z", "started_at": null,

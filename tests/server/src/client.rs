@@ -215,13 +215,17 @@ impl Client {
 
     fn fill(&mut self) -> usize {
         let mut piece = [0; 16 * 1024];
-        match self.socket.read(&mut piece) {
-            Ok(bytes) => {
-                self.unread.extend_from_slice(&piece[..bytes]);
-                bytes
+        loop {
+            match self.socket.read(&mut piece) {
+                Ok(bytes) => {
+                    self.unread.extend_from_slice(&piece[..bytes]);
+                    return bytes;
+                }
+                // A read with a time limit is not begun again after a stop or a freeze of the process.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return 0,
+                Err(error) => panic!("no answer: {error}; so far {:?}", self.unread.escape_ascii()),
             }
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
-            Err(error) => panic!("no answer: {error}; so far {:?}", self.unread.escape_ascii()),
         }
     }
 }

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// The uids of sandboxes on the host.
@@ -14,12 +13,6 @@ pub const HOST_UIDS: Range<u32> = 56_000..60_096;
 
 /// The descriptor from which the process of a prepared program reads its release.
 const RELEASE_FD: i32 = 5;
-
-/// Held by tests with time bounds and by tests that load the machine, so that they do not overlap.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static MACHINE: Mutex<()> = Mutex::new(());
-    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Calls `work` for each number below `count` on `at_once` threads.
 pub fn in_turn(at_once: usize, count: usize, work: impl Fn(usize) + Sync) {
@@ -154,6 +147,14 @@ pub fn mounts(pid: i32) -> usize {
 }
 
 /// The registration directory of a server, found by the lock that it holds there.
+/// The files below `base` that loop devices of the host show.
+pub fn loops_below(base: &Path) -> Vec<String> {
+    let devices = fs::read_dir("/sys/block").unwrap().flatten();
+    let files = devices
+        .filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    files.filter(|file| file.contains(base.to_str().unwrap())).collect()
+}
+
 fn instance_of(pid: i32) -> PathBuf {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let mut opened = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());

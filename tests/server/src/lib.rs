@@ -10,10 +10,13 @@
     reason = "used by tests only"
 )]
 
+pub mod alone;
 pub mod client;
+pub mod evaluations;
 pub mod exchange;
 pub mod exposition;
 pub mod host;
+pub mod recorded;
 pub mod service;
 pub mod shipped;
 pub mod vector;

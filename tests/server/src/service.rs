@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ use crate::workspace::Workspace;
 
 /// How long a start or a stop may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// How long a line of the log may take to arrive.
+const LOGGED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The absolute path of the binary under test: `COFFERDAM_BIN`, or the one that cargo built with the
 /// test.
@@ -99,6 +101,21 @@ impl Setup {
         self
     }
 
+    /// Unmounts the cgroups at `unified` for the server alone.
+    pub fn without_cgroup(mut self, unified: &Path) -> Self {
+        // What follows are the words of the program that is executed there.
+        self.before =
+            format!("exec unshare --mount sh -c 'umount {} && \"$@\"' sh ", unified.display());
+        self
+    }
+
+    /// Has names resolved by the name servers of the file `resolv_conf`, for the server alone.
+    pub fn with_name_servers(mut self, resolv_conf: &Path) -> Self {
+        let mount = format!("mount --bind {} /etc/resolv.conf", resolv_conf.display());
+        self.before = format!("exec unshare --mount sh -c '{mount} && \"$@\"' sh ");
+        self
+    }
+
     /// Starts the server and waits until it is ready.
     #[track_caller]
     pub fn start(self) -> Service {
@@ -147,17 +164,50 @@ impl Setup {
     }
 }
 
-/// The log of the server so far.
+/// The log of the server so far. The server writes it in a thread of its own, so a line may come after the answer
+/// that it is about.
 #[derive(Debug, Clone, Default)]
-pub struct Log(Arc<Mutex<String>>);
+pub struct Log(Arc<Mutex<LogSoFar>>);
+
+#[derive(Debug, Default)]
+struct LogSoFar {
+    text: String,
+    is_over: bool,
+}
 
 impl Log {
     pub fn text(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().text.clone()
+    }
+
+    /// Waits until the log contains `part`, and returns the log.
+    #[track_caller]
+    pub fn wait_for(&self, part: &str) -> String {
+        let deadline = Instant::now() + LOGGED_WITHIN;
+        loop {
+            let text = self.text();
+            if text.contains(part) {
+                return text;
+            }
+            assert!(Instant::now() < deadline, "{part:?} is not in the log: {text}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits until the last line is read. A process that the server left may hold its end open.
+    fn wait_over(&self) {
+        let deadline = Instant::now() + LOGGED_WITHIN;
+        while !self.lock().is_over && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     fn push(&self, line: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(line);
+        self.lock().text.push_str(line);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LogSoFar> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,6 +225,7 @@ fn read_log(stderr: ChildStderr, log: Log, ready: Sender<SocketAddr>) {
             }
             line.clear();
         }
+        log.lock().is_over = true;
     });
 }
 
@@ -249,7 +300,7 @@ impl Service {
         wait_until("draining", PATIENCE, || self.get("/health").status == 503);
     }
 
-    /// Waits for the server to exit.
+    /// Waits for the server to exit, and for the end of its log.
     #[track_caller]
     pub fn wait_end(&mut self, within: Duration) -> ExitStatus {
         if let Some(status) = self.ended {
@@ -259,6 +310,7 @@ impl Service {
             self.ended = self.child.try_wait().unwrap();
             self.ended.is_some()
         });
+        self.log.wait_over();
         self.ended.unwrap()
     }
 

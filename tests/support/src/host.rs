@@ -1,5 +1,6 @@
 //! The sandbox of the tests, and checks of what the host supports.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
@@ -31,8 +32,41 @@ pub struct Host {
 /// Held until it is dropped.
 #[derive(Debug)]
 enum Turn {
-    Shared { _guard: RwLockReadGuard<'static, ()> },
-    Alone { _guard: RwLockWriteGuard<'static, ()> },
+    Shared {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    Alone {
+        _guard: RwLockWriteGuard<'static, ()>,
+    },
+    /// Another turn of this thread, which is dropped later.
+    Nested,
+}
+
+thread_local! {
+    /// Whether this thread has a turn. A second wait could be for a test that waits for the first turn to end.
+    static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Turn {
+    fn shared() -> Self {
+        if HAS_TURN.replace(true) {
+            return Self::Nested;
+        }
+        Self::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    fn alone() -> Self {
+        assert!(!HAS_TURN.replace(true), "this thread has a turn, and would wait for itself");
+        Self::Alone { _guard: TURNS.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !matches!(self, Self::Nested) {
+            HAS_TURN.set(false);
+        }
+    }
 }
 
 /// Whether the host has `feature`. If not, prints that the test is skipped, or panics under
@@ -50,21 +84,21 @@ pub fn has(feature: &str, there: bool) -> bool {
 /// The default sandbox backend, or `None` on a host that does not support it.
 #[track_caller]
 pub fn host() -> Option<Host> {
-    let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
+    let turn = Turn::shared();
     Some(Host { backend: shared()?, _turn: turn })
 }
 
 /// The default sandbox backend, while no other test of this binary runs.
 #[track_caller]
 pub fn quiet_host() -> Option<Host> {
-    let turn = Turn::Alone { _guard: TURNS.write().unwrap_or_else(PoisonError::into_inner) };
+    let turn = Turn::alone();
     Some(Host { backend: shared()?, _turn: turn })
 }
 
 /// A separate backend with a changed configuration.
 #[track_caller]
 pub fn host_with(change: impl FnOnce(&mut SandboxConfig)) -> Option<Host> {
-    let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
+    let turn = Turn::shared();
     let mut config = config();
     change(&mut config);
     Some(Host { backend: Arc::new(SandboxExecutor::new(open(config)?)), _turn: turn })
@@ -139,6 +173,11 @@ impl Host {
     /// The sandbox supervisor itself.
     pub fn sandbox(&self) -> &SandboxHost {
         self.backend.sandbox()
+    }
+
+    /// The backend itself.
+    pub fn backend(&self) -> Arc<SandboxExecutor> {
+        Arc::clone(&self.backend)
     }
 
     /// The executor that runs tasks in it.

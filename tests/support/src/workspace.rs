@@ -73,6 +73,7 @@ impl MountedFiles {
             workspace,
             tmp,
             path: self.path.clone(),
+            others: Vec::new(),
             own_bytes_max: self.own_bytes_max,
             own_inodes_max: 4096,
         }

@@ -1,5 +1,6 @@
 //! Workspaces, with the goals of issue 16.
 
+pub mod egress;
 mod forks;
 mod idle;
 mod living;

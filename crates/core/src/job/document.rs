@@ -18,7 +18,7 @@ const OBJECTS: [&str; 9] = [
     "backend",
 ];
 /// Paths that must be strings if present.
-const TEXTS: [&str; 3] = ["workspace.source", "policy.network", "backend.kind"];
+const TEXTS: [&str; 2] = ["workspace.source", "backend.kind"];
 /// A list whose items must be strings.
 const LIST_OF_TEXTS: &str = "policy.require_enforced";
 

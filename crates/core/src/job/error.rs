@@ -49,6 +49,9 @@ pub enum ErrorCode {
     /// The request asks for a network other than `none`.
     #[serde(rename = "policy.network_denied")]
     NetworkDenied,
+    /// The request names a secret that its token may not use; `details.name` names it.
+    #[serde(rename = "policy.secret_denied")]
+    SecretDenied,
     /// The backend cannot run here, or a control in `require_enforced` is missing.
     #[serde(rename = "backend.unavailable")]
     BackendUnavailable,
@@ -131,6 +134,7 @@ impl ErrorCode {
             Self::ArtifactDenied => "policy.artifact_denied",
             Self::WorkspaceDenied => "policy.workspace_denied",
             Self::NetworkDenied => "policy.network_denied",
+            Self::SecretDenied => "policy.secret_denied",
             Self::BackendUnavailable => "backend.unavailable",
             Self::BackendSetupFailed => "backend.setup_failed",
             Self::TimedOut => "run.timed_out",

@@ -12,6 +12,7 @@ use super::policy::Network;
 use super::request::Trace;
 use super::status::JobStatus;
 use super::stream_record::StreamRecord;
+use crate::egress::EgressRecord;
 
 /// The result of a finished job. It never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +42,9 @@ pub struct RunJobResult {
     pub snapshot: Option<SnapshotSummary>,
     /// The decision of the policy.
     pub policy: PolicyDecision,
+    /// What the program asked to reach, and what became of it.
+    #[serde(default)]
+    pub egress: Vec<EgressRecord>,
     /// The resources it used; null if nothing ran.
     pub usage: Option<JobUsage>,
     /// The controls that were enforced, each with its mechanism.

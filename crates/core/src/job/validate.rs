@@ -9,10 +9,13 @@ use super::document::{self, ShapeError};
 use super::error::{ErrorCode, JobError};
 use super::id::JobId;
 use super::limits::JobLimits;
+use super::policy::Network;
 use super::request::RunJobRequest;
+use crate::NetworkObject;
+use crate::json::shown_words;
 use crate::values::glob::Globs;
+use crate::values::names::is_variable_name;
 use crate::values::rel_path::RelPath;
-use crate::values::variable_name::is_variable_name;
 
 /// Why bytes are not a valid request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +65,7 @@ fn shape_error(fault: &ShapeError) -> JobError {
 /// Converts serde's error for the value at `path`. A missing value is named by its own path.
 fn untyped(path: &str, words: &str) -> JobError {
     let missing = words.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-    let Some(name) = missing else { return invalid(path, words) };
+    let Some(name) = missing else { return invalid(path, &shown_words(path, words)) };
     let words = format!("missing field \"{name}\"");
     if path == "." {
         return JobError::new(ErrorCode::InvalidRequest, words).with("path", name);
@@ -85,9 +88,20 @@ fn invalid(path: &str, fault: &str) -> JobError {
 /// if it is built in Rust.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct ValidRequest(RunJobRequest);
+pub struct ValidRequest(RunJobRequest, #[serde(skip)] String);
 
 impl ValidRequest {
+    /// The same, as the holder of `token` asks for it.
+    #[must_use]
+    pub fn of_token(self, token: &str) -> Self {
+        Self(self.0, token.to_owned())
+    }
+
+    /// The name of the token that it was sent with; empty if there was none.
+    pub fn token(&self) -> &str {
+        &self.1
+    }
+
     /// The job's id, which is generated now if the request has none.
     pub fn id_or_generate(&mut self) -> JobId {
         self.0.job_id.get_or_insert_with(JobId::random).clone()
@@ -116,7 +130,7 @@ impl TryFrom<RunJobRequest> for ValidRequest {
 
     fn try_from(request: RunJobRequest) -> Result<Self, JobError> {
         request.check()?;
-        Ok(Self(request))
+        Ok(Self(request, String::new()))
     }
 }
 
@@ -150,6 +164,12 @@ impl RunJobRequest {
         }
         check_names("command.env", command.env.keys())?;
         check_names("policy.allowed_env", &policy.allowed_env)?;
+        if let Network::Allow(NetworkObject { allow, .. }) = &policy.network
+            && allow.len() > NetworkObject::HOSTS_MAX
+        {
+            let fault = format!("more than {} hosts", NetworkObject::HOSTS_MAX);
+            return Err(invalid("policy.network.allow", &fault));
+        }
         for (name, value) in limits.named() {
             let least = JobLimits::least(name);
             if value < least {
@@ -332,7 +352,12 @@ mod tests {
             ("/command/env", json!([["A", "b"]]), "command.env"),
             ("/policy", json!([]), "policy"),
             ("/policy", json!({"artifacts": [[], []]}), "policy.artifacts"),
-            ("/policy", json!({"network": {"none": null}}), "policy.network"),
+            ("/policy", json!({"network": {"none": null}}), "policy.network.none"),
+            ("/policy", json!({"network": ["a"]}), "policy.network"),
+            ("/policy", json!({"network": {"allow": "a"}}), "policy.network.allow"),
+            ("/policy", json!({"network": {"allow": ["a", 1]}}), "policy.network.allow[1]"),
+            ("/policy", json!({"network": {"rules": []}}), "policy.network.rules"),
+            ("/policy", json!({"network": {"routes": {}}}), "policy.network.routes"),
             (
                 "/policy",
                 json!({"require_enforced": ["disk", {"memory": null}]}),

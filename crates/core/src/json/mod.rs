@@ -4,4 +4,5 @@ mod document;
 mod strict;
 
 pub use document::JsonDocument;
+pub(crate) use strict::shown_words;
 pub use strict::{JsonFault, parse_object};

@@ -1,5 +1,7 @@
 //! Deserializes requests so that a value has exactly the type that the request's schema names.
 
+use std::borrow::Cow;
+
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
@@ -67,7 +69,18 @@ fn untyped(path: &str, words: &str) -> JsonFault {
             path: format!("{path}.{name}"),
             words: format!("{path}: missing field \"{name}\""),
         },
-        (None, _) => JsonFault::invalid(path, words),
+        (None, _) => JsonFault::invalid(path, &shown_words(path, words)),
+    }
+}
+
+/// What may be shown of serde's error for the value at `path`: serde quotes the value, and what stands among
+/// secrets may be one, at the wrong place.
+pub(crate) fn shown_words<'a>(path: &str, words: &'a str) -> Cow<'a, str> {
+    match words.rsplit_once(", expected ") {
+        Some((_, expected)) if path.split('.').any(|key| key == "secrets") => {
+            format!("invalid type, expected {expected}").into()
+        }
+        _ => words.into(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! One run of a program: what to run, its limits, and its report.
 
+pub(crate) mod egress;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod mounted;

@@ -6,6 +6,13 @@ use std::path::{Component, Path, PathBuf};
 /// The directories that a workspace may be shown below, besides its usual place.
 const PARENTS: [&str; 4] = ["/home", "/srv", "/mnt", "/data"];
 const USUAL: &str = "/workspace";
+/// Top-level directories that the system, or the service in each sandbox, has for itself.
+const SYSTEM: [&str; 22] = [
+    "agent", "bin", "boot", "deps", "dev", "etc", "lib", "lib32", "lib64", "libexec", "libx32",
+    "logs", "proc", "run", "sbin", "snap", "solution", "sys", "task", "tests", "tmp", "usr",
+];
+/// Further directories of the system: nothing replaces one of them, nor what holds it.
+const SYSTEM_BELOW_VAR: [&str; 3] = ["/var/lock", "/var/run", "/var/tmp"];
 const PATH_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 255;
 
@@ -19,6 +26,8 @@ pub struct MountedWorkspace {
     pub tmp: OwnedFd,
     /// Where programs see the workspace.
     pub path: WorkspacePath,
+    /// Further directories of the same file system.
+    pub others: Vec<MountedDirectory>,
     /// Bytes of the sandbox's own file system, which holds `/run`, `/dev/shm` and `/var/tmp`. The
     /// disk limits of the run do not apply to it.
     pub own_bytes_max: u64,
@@ -26,8 +35,17 @@ pub struct MountedWorkspace {
     pub own_inodes_max: u64,
 }
 
-/// Where programs see a workspace: `/workspace`, or an absolute path below `/home`, `/srv`, `/mnt`
-/// or `/data`, without `.`, `..`, empty names and a slash at the end.
+/// A directory that a sandbox shows beside its workspace, given as a mount that is attached nowhere.
+#[derive(Debug)]
+pub struct MountedDirectory {
+    /// What programs see at `target`.
+    pub mount: OwnedFd,
+    /// The absolute path, of names only. What the root has there or above it is not shown.
+    pub target: PathBuf,
+}
+
+/// Where programs see a workspace: an absolute path without `.`, `..`, empty names and a slash at the
+/// end, outside the directories of the system.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkspacePath(PathBuf);
 
@@ -37,6 +55,9 @@ pub enum WorkspacePathError {
     /// It is neither `/workspace` nor below one of the directories.
     #[error("is not /workspace and not below /home, /srv, /mnt or /data")]
     Elsewhere,
+    /// It is or contains a directory of the system, or is below one.
+    #[error("is a directory of the system, or below one")]
+    System,
     /// It has another form than the kernel's own.
     #[error("is not an absolute path without `.`, `..`, empty names and a slash at the end")]
     NotNormal,
@@ -46,11 +67,39 @@ pub enum WorkspacePathError {
 }
 
 impl WorkspacePath {
-    /// Parses a path.
+    /// Parses `/workspace`, or a path below `/home`, `/srv`, `/mnt` or `/data`.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, WorkspacePathError> {
+        let normal = Self::normal(text)?;
+        let is_below = |parent: &str| normal.starts_with(parent) && text != parent;
+        if text != USUAL && !PARENTS.iter().any(|parent| is_below(parent)) {
+            return Err(WorkspacePathError::Elsewhere);
+        }
+        Ok(Self(normal))
+    }
+
+    /// Parses a path anywhere outside the directories of the system, such as `/app`. What the root has there
+    /// or above it, the sandbox does not show.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse_outside_system(text: &str) -> Result<Self, WorkspacePathError> {
+        let normal = Self::normal(text)?;
+        let top = normal.iter().nth(1).and_then(|name| name.to_str()).unwrap_or_default();
+        // The sandbox's own entries at the top begin with a dot.
+        let is_system = top.is_empty()
+            || top.starts_with('.')
+            || SYSTEM.contains(&top)
+            || SYSTEM_BELOW_VAR
+                .iter()
+                .map(Path::new)
+                .any(|own| normal.starts_with(own) || own.starts_with(&normal));
+        if is_system { Err(WorkspacePathError::System) } else { Ok(Self(normal)) }
+    }
+
+    fn normal(text: &str) -> Result<PathBuf, WorkspacePathError> {
         let path = Path::new(text);
         let normal: PathBuf = path
             .components()
@@ -63,11 +112,7 @@ impl WorkspacePath {
         if text.len() > PATH_BYTES_MAX || path.components().any(is_long) {
             return Err(WorkspacePathError::TooLong);
         }
-        let is_below = |parent: &str| path.starts_with(parent) && text != parent;
-        if text != USUAL && !PARENTS.iter().any(|parent| is_below(parent)) {
-            return Err(WorkspacePathError::Elsewhere);
-        }
-        Ok(Self(normal))
+        Ok(normal)
     }
 
     /// The path.
@@ -93,7 +138,7 @@ mod tests {
 
     #[test]
     fn only_normal_paths_at_the_known_places_are_accepted() {
-        use WorkspacePathError::{Elsewhere, NotNormal, TooLong};
+        use WorkspacePathError::{Elsewhere, NotNormal, System, TooLong};
         let long = format!("/home/{}", "x".repeat(256));
         let deep = format!("/home{}", "/xxxxxxxxx".repeat(103));
         for (text, wanted) in [
@@ -120,6 +165,31 @@ mod tests {
             (&deep, Err(TooLong)),
         ] {
             assert_eq!(WorkspacePath::parse(text).map(drop), wanted, "{text:?}");
+        }
+        for (text, wanted) in [
+            ("/app", Ok(())),
+            ("/root", Ok(())),
+            ("/testbed/src", Ok(())),
+            ("/workspace", Ok(())),
+            ("/library", Ok(())),
+            ("/agents", Ok(())),
+            ("/var/www", Ok(())),
+            ("/", Err(System)),
+            ("/usr/src/app", Err(System)),
+            ("/lib64", Err(System)),
+            ("/tests/x", Err(System)),
+            ("/solution", Err(System)),
+            ("/tmp/x", Err(System)),
+            ("/run/x", Err(System)),
+            ("/.overlay", Err(System)),
+            ("/var", Err(System)),
+            ("/var/tmp/x", Err(System)),
+            ("/app/", Err(NotNormal)),
+            ("app", Err(NotNormal)),
+            ("/app/../etc", Err(NotNormal)),
+        ] {
+            let parsed = WorkspacePath::parse_outside_system(text);
+            assert_eq!(parsed.map(drop), wanted, "{text:?}");
         }
         assert!(WorkspacePath::default().is_usual());
         assert_eq!(WorkspacePath::parse("/workspace"), Ok(WorkspacePath::default()));

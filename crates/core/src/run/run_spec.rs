@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::egress::EgressService;
 use super::limits::Limits;
 use super::mounted::MountedWorkspace;
 use crate::sync::input_queue::InputQueue;
@@ -123,4 +124,6 @@ pub struct RunSpec {
     pub binds: Vec<Bind>,
     /// Extra private file systems.
     pub tmpfs: Vec<Tmpfs>,
+    /// What the sandbox may reach, if anything.
+    pub egress: Option<Arc<dyn EgressService>>,
 }

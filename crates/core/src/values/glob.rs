@@ -5,7 +5,7 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// The most patterns in a set.
-const PATTERNS_MAX: usize = 1000;
+pub const PATTERNS_MAX: usize = 1000;
 /// The longest pattern, bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
 

@@ -113,6 +113,22 @@ pub struct CgroupSupport {
 }
 
 impl CgroupSupport {
+    /// Whether a sandbox that lasts can have the groups that it needs, else why not.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn check_shared(&self) -> Result<(), String> {
+        let wanted =
+            [("kill", &self.kill), ("memory", &self.memory), ("processes", &self.processes)];
+        match wanted.into_iter().find(|(_, control)| control.by.is_none()) {
+            None => Ok(()),
+            Some((name, control)) => {
+                let reason = control.reason.as_deref().unwrap_or("no cgroup controller");
+                Err(format!("a shared sandbox needs cgroups: {name}: {reason}"))
+            }
+        }
+    }
+
     pub(super) fn of_mut(&mut self, control: CgroupControl) -> &mut ControlSupport {
         match control {
             CgroupControl::Memory => &mut self.memory,

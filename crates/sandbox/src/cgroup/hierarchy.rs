@@ -7,7 +7,7 @@ use std::thread::sleep;
 use nix::errno::Errno;
 
 use super::control::{CgroupControl, CgroupVersion};
-use super::delegation::Delegation;
+use super::delegation::{Delegation, Leaf};
 use super::directory::{CgroupDirectory, CgroupError, CgroupFs, RETRY_INTERVAL};
 use cofferdam_core::values::deadline::Deadline;
 
@@ -15,7 +15,7 @@ use cofferdam_core::values::deadline::Deadline;
 #[derive(Debug)]
 pub(super) struct Hierarchy {
     /// The group that this process was started in.
-    own: CgroupDirectory,
+    own: Arc<CgroupDirectory>,
     /// Our directory below it; sandboxes hold it too.
     top: Arc<CgroupDirectory>,
     /// The controls that sandboxes get from here.
@@ -41,7 +41,8 @@ impl Hierarchy {
         own: &Path,
         name: &str,
     ) -> Result<Self, CgroupError> {
-        let mut made = Self::make(calls, own, name)?;
+        let origin = Leaf::origin_of(own);
+        let mut made = Self::make(calls, origin.as_deref().unwrap_or(own), name)?;
         made.delegation = Delegation::obtain(&made.own, &made.top);
         if made.top.read("cgroup.type").is_ok_and(|kind| kind.trim_end() == "domain invalid") {
             let path = made.top.path().join("cgroup.type");
@@ -57,7 +58,7 @@ impl Hierarchy {
     }
 
     fn make(calls: Arc<dyn CgroupFs>, own: &Path, name: &str) -> Result<Self, CgroupError> {
-        let own = CgroupDirectory::open(calls, own)?;
+        let own = Arc::new(CgroupDirectory::open(calls, own)?);
         let top = Arc::new(own.make_child(name)?);
         let delegation = Delegation::default();
         Ok(Self { own, top, controls: Vec::new(), delegation, closed: false })
@@ -86,6 +87,11 @@ impl Hierarchy {
         &self.top
     }
 
+    /// The leaf that this process lives in while the hierarchy is open.
+    pub(super) fn leaf(&self) -> Option<&Path> {
+        self.delegation.leaf()
+    }
+
     pub(super) fn version(&self) -> CgroupVersion {
         self.top.version()
     }
@@ -112,11 +118,11 @@ impl Hierarchy {
             return Ok(());
         }
         if Arc::strong_count(&self.top) > 1 {
-            // Disabling controllers would lift the limits of a live sandbox.
+            // A sandbox is alive.
             return Err(CgroupError { path: self.top.path().to_owned(), errno: Errno::EBUSY });
         }
-        self.delegation.give_back(&self.own, &self.top)?;
         self.own.remove_child(self.top.name())?;
+        self.delegation.give_back()?;
         self.closed = true;
         Ok(())
     }

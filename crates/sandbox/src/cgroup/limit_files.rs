@@ -118,6 +118,8 @@ const V1_SHARES: u64 = 1024;
 
 /// The CPU weight of a version 2 group, from 1 to 10000; 100 by default.
 pub(super) const V2_WEIGHT_FILE: &str = "cpu.weight";
+/// The highest weight that the kernel accepts.
+pub(super) const WEIGHT_MAX: &str = "10000";
 /// The file that keeps a version 1 sandbox out of swap.
 pub(super) const V1_SWAP_FILE: &str = "memory.memsw.limit_in_bytes";
 /// The file that keeps a version 2 sandbox out of swap.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use super::control::{CgroupControl, CgroupSupport, CgroupVersion, ControlSupport};
-use super::delegation::SUPERVISOR;
 use super::directory::{CgroupError, CgroupFs, KernelCgroupFs};
 use super::hierarchy::Hierarchy;
 use super::layout::{CgroupLayout, read_text};
@@ -120,7 +119,7 @@ impl CgroupTree {
     }
 
     /// Creates the groups of one sandbox and sets its limits, as far as [`CgroupTree::support`] has
-    /// them. `name` is 1 to 64 letters, digits, `-` and `_`, not `supervisor`, and not in use.
+    /// them. `name` is 1 to 64 letters, digits, `-` and `_`, and not in use.
     pub fn create(&self, name: &str, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
         check_name("cgroup sandbox", name)?;
         SandboxGroup::create(&self.hierarchies, name, Some(limits))
@@ -132,10 +131,13 @@ impl CgroupTree {
         SandboxGroup::create(&self.hierarchies, name, None)
     }
 
-    /// The top directories, in the order in which to sweep them. Recorded, they let a later process
-    /// [`sweep`](fn@super::sweep) what this one left.
+    /// The top directories, and the leaf of this process, in the order in which to sweep them.
+    /// Recorded, they let a later process [`sweep`](fn@super::sweep) what this one left.
     pub fn directories(&self) -> Vec<PathBuf> {
-        self.hierarchies.iter().map(|hierarchy| hierarchy.top().path().to_owned()).collect()
+        let tops = self.hierarchies.iter().map(|hierarchy| hierarchy.top().path());
+        tops.chain(self.hierarchies.iter().filter_map(Hierarchy::leaf))
+            .map(Path::to_owned)
+            .collect()
     }
 
     /// Removes the top directories, after the last sandbox. If this process moved, it moves back.
@@ -191,7 +193,7 @@ fn check_name(step: &str, name: &str) -> Result<(), SetupFailure> {
         return Err(SetupFailure::from_words(step, "want 1 to 64 letters, digits, - and _"));
     }
     // "tasks" is the one control file without a dot.
-    if name == SUPERVISOR || name == "tasks" {
+    if name == "tasks" {
         return Err(SetupFailure::from_words(step, "the name is taken"));
     }
     Ok(())

@@ -9,3 +9,4 @@ pub(crate) mod root_directory;
 pub(crate) mod sandbox_fs;
 pub(crate) mod unix_sockets;
 pub(crate) mod unowned;
+pub(crate) mod watched_disk;

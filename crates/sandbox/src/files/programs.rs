@@ -61,6 +61,16 @@ pub fn locate_program(
     Ok(Some(LocatedProgram { target, file: file.into() }))
 }
 
+/// Opens the regular file that `path`, absolute, leads to below the root, and returns its path there, links
+/// resolved. Returns `None` if the file cannot be read.
+pub fn open_file(root: &RootDirectory, path: &Path) -> Option<(PathBuf, File)> {
+    let found = look_up(root, path, OFlag::empty()).ok().flatten()?;
+    let is_regular = fstat(&found).ok()?.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
+    let real = real_path(found.as_fd()).ok().filter(|_| is_regular)?;
+    let inside = Path::new("/").join(real.strip_prefix(root.path()).ok()?);
+    Some((inside, open_again(found.as_fd()).ok()?))
+}
+
 /// The bytes that `program` takes of its sandbox's file system: a file that has lost its name
 /// cannot be mounted there, and is copied.
 pub fn copied_bytes(program: &ProgramFile) -> Result<u64, SetupFailure> {

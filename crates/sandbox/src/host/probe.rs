@@ -6,7 +6,7 @@ use super::remedy::{Remedy, remedy};
 use super::state::StateDirectory;
 pub use super::trials::Enforcement;
 use super::trials::{ProbeResult, Trial, cgroup_controls, core_dumps, process_limits, tried};
-use super::workspaces::features;
+use super::workspaces::{EVALUATION_FILES, evaluation_files, features};
 use crate::cgroup::CgroupTree;
 use crate::host::abandoned::SWEEP_WAIT;
 use crate::host::host_kind::{HostInfo, HostKind};
@@ -76,11 +76,30 @@ impl ProbeReport {
     /// above it.
     pub fn add_workspaces(&mut self, images: &Path) {
         let host = HostInfo::read();
-        let found = match trial_id() {
-            Ok((host_id, _state)) => features(&host_id, images),
-            Err(failure) => vec![tried("workspaces", Enforcement::Missing, Err(failure))],
-        };
+        let found = trial_id().and_then(|(host_id, state)| {
+            let support = in_cgroups(&state, |tree| tree.support().clone())?;
+            Ok(features(&host_id, images, &support))
+        });
+        let untried = |failure| vec![tried("workspaces", Enforcement::Missing, Err(failure))];
+        let found = found.unwrap_or_else(untried);
         self.workspaces = found.into_iter().map(|found| ProbedControl::new(found, &host)).collect();
+    }
+
+    /// Adds where the files of evaluations would lie, with `base` as WORKSPACE_BASE; or, for a base that a
+    /// service refuses, in words why, and what to change.
+    pub fn add_evaluation_files(&mut self, base: Result<&Path, (String, &str)>) {
+        let row = match base {
+            Err((reason, fix)) => {
+                let (name, status) = (EVALUATION_FILES, Enforcement::Missing);
+                ProbedControl { name, status, reason, fix: fix.to_owned() }
+            }
+            Ok(base) => {
+                let found = trial_id().map(|(host_id, _)| evaluation_files(&host_id, base));
+                let untried = |failure| tried(EVALUATION_FILES, Enforcement::Missing, Err(failure));
+                ProbedControl::new(found.unwrap_or_else(untried), &HostInfo::read())
+            }
+        };
+        self.workspaces.push(row);
     }
 
     /// Adds the result of creating a complete sandbox with all controls.
@@ -126,12 +145,22 @@ pub fn examine(profile: &Profile) -> Result<ProbeReport, SetupFailure> {
     found.push(process_limits().map_err(failed("read limits"))?);
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern");
     found.push(core_dumps(&pattern.map_err(failed("read core_pattern"))?));
-    let instance = state.register().map_err(failed("state directory"))?;
-    let mut tree = CgroupTree::open(instance.id())?;
-    found.extend(cgroup_controls(&tree));
-    let closed = tree.close(Deadline::after(SWEEP_WAIT));
-    closed.map_err(|error| SetupFailure::from_words("cgroup", error.to_string()))?;
-    instance.unregister().map_err(failed("state directory"))?;
+    found.extend(in_cgroups(&state, cgroup_controls)?);
     let controls = found.into_iter().map(|found| ProbedControl::new(found, &host)).collect();
     Ok(ProbeReport { controls, workspaces: Vec::new(), host_kind: host.kind })
+}
+
+/// Calls `look` with cgroups like those of a service, which are gone afterwards.
+fn in_cgroups<T>(
+    state: &StateDirectory,
+    look: impl FnOnce(&CgroupTree) -> T,
+) -> Result<T, SetupFailure> {
+    let failed = |error: std::io::Error| SetupFailure::from_io("state directory", &error);
+    let instance = state.register().map_err(failed)?;
+    let mut tree = CgroupTree::open(instance.id())?;
+    let seen = look(&tree);
+    let closed = tree.close(Deadline::after(SWEEP_WAIT));
+    closed.map_err(|error| SetupFailure::from_words("cgroup", error.to_string()))?;
+    instance.unregister().map_err(failed)?;
+    Ok(seen)
 }

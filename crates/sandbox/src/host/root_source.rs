@@ -1,12 +1,13 @@
 //! The root of sandboxes, and what is read from the host once, before the first sandbox.
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use crate::files::layers::RootLayers;
 use crate::files::masked_paths::MaskedPaths;
+use crate::files::programs::open_file;
 use crate::files::root_directory::RootDirectory;
 use crate::locks::LockFilter;
 use crate::plan::builtin_profile::builtin_profile;
@@ -19,6 +20,9 @@ use cofferdam_seccomp::profile::Profile;
 /// Every root has one of these directories. The root of the sandbox is mounted on it until it
 /// becomes the root.
 const MOUNTPOINTS: [&str; 4] = ["/tmp", "/mnt", "/run", "/var"];
+
+/// The largest file of the root that is read, in bytes.
+const ROOT_FILE_BYTES_MAX: u64 = 8 << 20;
 
 /// The root file system that sandboxes see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +93,20 @@ impl SandboxRoot {
     pub fn show_unowned(&mut self, trees: &[bool]) {
         self.layout.show_unowned(trees);
         self.masked.trust_unowned(trees);
+    }
+
+    /// The contents of the file that `path`, absolute, leads to in the root; none of a file that is larger
+    /// than [`ROOT_FILE_BYTES_MAX`].
+    pub fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let (_, file) = open_file(&self.directory, Path::new(path))?;
+        let mut bytes = Vec::new();
+        file.take(ROOT_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
+        Some(bytes).filter(|bytes| bytes.len() as u64 <= ROOT_FILE_BYTES_MAX)
+    }
+
+    /// The path, links resolved, of the file that `path`, absolute, leads to in the root.
+    pub fn file(&self, path: &str) -> Option<PathBuf> {
+        open_file(&self.directory, Path::new(path)).map(|(inside, _)| inside)
     }
 
     /// A copy of the mounts of a root other than the host's, for one sandbox to attach.

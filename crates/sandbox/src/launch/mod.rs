@@ -163,6 +163,7 @@ impl Launch {
             release,
             streams: stdio.streams,
             terminal: master,
+            egress: None,
             limits: self.limits,
             prepare_began: self.prepare_began,
             enforced: Enforced::default(),

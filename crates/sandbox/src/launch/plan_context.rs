@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cgroup::SandboxGroup;
@@ -18,7 +18,9 @@ use crate::launch::stdio::Terminal;
 use crate::locks::LockFilter;
 use crate::plan;
 use crate::plan::input::TASKS_FD;
-use crate::plan::mounted::{PlannedWorkspace, masked_outside, mounted_layout};
+use crate::plan::mounted::{
+    PlannedWorkspace, lies_in_host_tree, masked_beside, masked_outside, mounted_layout,
+};
 use crate::plan::rootfs::{MaskedPath, RootLayout, c_string};
 use crate::plan::scheduler_slice;
 use crate::plan::steps::mount::Access;
@@ -29,8 +31,8 @@ use crate::sys;
 use cofferdam_core::sync::run_control::TerminalSize;
 use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
-    Bind, MountedWorkspace, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
-    WorkspacePath,
+    Bind, MountedDirectory, MountedWorkspace, ProgramFile, RootFile, RunSpec, SetupFailure,
+    StdinSource, Tmpfs, WorkspaceFill, WorkspacePath,
 };
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
@@ -54,6 +56,8 @@ pub(super) struct PlanContext {
     /// Whether the cgroup of a sandbox bounds its processes.
     pub(super) groups_bound_processes: bool,
     pub(super) idmaps: IdMaps,
+    /// Where files are made that sandboxes show.
+    pub(super) directory: PathBuf,
 }
 
 /// The plan of one sandbox.
@@ -124,6 +128,7 @@ impl PlanContext {
             hard_limits: HardLimits::read().map_err(failed("read limits"))?,
             groups_bound_processes: false,
             idmaps: IdMaps::default(),
+            directory: PathBuf::new(),
         })
     }
 
@@ -167,11 +172,9 @@ impl PlanContext {
         };
         let trees = self.trees(spec, fs, &mut extra)?;
         // Not the template: an overlay does not show what is mounted in its lower directory.
-        let binds = &trees[trees.len() - spec.binds.len()..];
-        let mut masked = self.root.masked.for_run(binds)?;
-        if let WorkspaceFill::Mounted(mounted) = &spec.workspace {
-            masked = masked_outside(masked, &mounted.path);
-        }
+        let templates = usize::from(matches!(spec.workspace, WorkspaceFill::Overlay { .. }));
+        let binds = &trees[templates..];
+        let masked = self.masked_for(spec, binds)?;
         let program = match time {
             ProgramTime::Now => program_source(&spec.program, &mut extra)?,
             ProgramTime::AtResume => ProgramSource::Sent,
@@ -215,12 +218,28 @@ impl PlanContext {
         Ok((plan, masked, extra))
     }
 
+    /// What of the host is masked for `spec`, which shows `binds`.
+    fn masked_for(
+        &self,
+        spec: &RunSpec,
+        binds: &[PlannedTree],
+    ) -> Result<Vec<MaskedPath>, SetupFailure> {
+        let masked = self.root.masked.for_run(binds)?;
+        let WorkspaceFill::Mounted(mounted) = &spec.workspace else { return Ok(masked) };
+        let masked = masked_outside(masked, mounted.path.as_path());
+        Ok(mounted.others.iter().fold(masked, |masked, other| {
+            let in_tree = lies_in_host_tree(&self.root.layout, &other.target);
+            let shown = if in_tree { masked_beside } else { masked_outside };
+            shown(masked, &other.target)
+        }))
+    }
+
     /// The layout of the root of a sandbox for `spec`.
     fn layout_for(&self, spec: &RunSpec, has_terminals: bool) -> Cow<'_, RootLayout> {
         let layout = &self.root.layout;
         match &spec.workspace {
             WorkspaceFill::Mounted(mounted) => {
-                Cow::Owned(mounted_layout(layout, &mounted.path, has_terminals))
+                Cow::Owned(mounted_layout(layout, &mounted.path, &mounted.others, has_terminals))
             }
             WorkspaceFill::Own | WorkspaceFill::Overlay { .. } => Cow::Borrowed(layout),
         }
@@ -245,12 +264,13 @@ impl PlanContext {
     ) -> Result<Vec<MaskedPath>, SetupFailure> {
         let masked = self.root.masked.for_run(&[])?;
         Ok(match place {
-            Some(place) => masked_outside(masked, place),
+            Some(place) => masked_outside(masked, place.as_path()),
             None => masked,
         })
     }
 
-    /// The template's tree, if there is one, then the binds. Creates their mount points.
+    /// The template's tree, if there is one, then the binds and what tells programs whom they trust. Creates
+    /// their mount points.
     fn trees(
         &self,
         spec: &RunSpec,
@@ -274,10 +294,22 @@ impl PlanContext {
                 idmap_fd: Some(extra.add(idmap)),
             });
         }
-        for bind in &spec.binds {
+        let shown = self.shown_files(spec)?;
+        for bind in spec.binds.iter().chain(&shown) {
             trees.push(self.bind(bind, fs, extra)?);
         }
         Ok(trees)
+    }
+
+    fn shown_files(&self, spec: &RunSpec) -> Result<Vec<Bind>, SetupFailure> {
+        let Some(egress) = &spec.egress else { return Ok(Vec::new()) };
+        let shown = egress.shown_files(&self.directory, &|path| self.root.read(path));
+        let shown = shown.map_err(|error| SetupFailure::from_io("certificates", &error))?;
+        let bind = |RootFile { source, target }| {
+            let target = self.root.file(target).unwrap_or_else(|| PathBuf::from(target));
+            Bind { source, target, read_only: true }
+        };
+        Ok(shown.into_iter().map(bind).collect())
     }
 
     /// A writable bind shows its owner's files as the tenant's if the file system allows it.
@@ -342,9 +374,12 @@ fn planned_workspace(
     extra: &mut ExtraDescriptors,
 ) -> Option<PlannedWorkspace> {
     let WorkspaceFill::Mounted(mounted) = workspace else { return None };
-    let MountedWorkspace { workspace, tmp, path, .. } = mounted;
+    let MountedWorkspace { workspace, tmp, path, others, .. } = mounted;
     let [workspace, tmp] = [workspace, tmp].map(|mount| extra.add_held(mount.as_raw_fd()));
-    Some(PlannedWorkspace::new(workspace, tmp, path))
+    let planned = PlannedWorkspace::new(workspace, tmp, path);
+    Some(others.iter().fold(planned, |planned, MountedDirectory { mount, target }| {
+        planned.and(extra.add_held(mount.as_raw_fd()), target)
+    }))
 }
 
 fn planned_tmpfs(spec: &RunSpec, fs: &SandboxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {

@@ -12,6 +12,10 @@ use crate::supervise::kill_count::KillCount;
 use crate::sys;
 use crate::sys::Rusage;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
+
+/// The number of the program's process in its sandbox: the init starts no other.
+const PROGRAM_PID: &str = "2";
 
 /// The init of a sandbox, PID 1 inside.
 #[derive(Debug)]
@@ -53,12 +57,15 @@ impl InitProcess {
         let first = first.ok_or_else(gone)?;
         let child = sys::pidfd_of(first)?;
         let status = fs::read_to_string(format!("/proc/{first}/status"))?;
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        let ids = |key| status.lines().find_map(|line| line.strip_prefix(key));
         // It was alive after it was looked up, so the number was its own all the time.
-        let is_child = parent.is_some_and(|id| id.trim().parse() == Ok(self.pid));
+        let is_child = ids("PPid:").is_some_and(|id| id.trim().parse() == Ok(self.pid));
+        // Not one that the init has inherited: the program may have been reaped.
+        let inside = ids("NSpid:").and_then(|ids| ids.split_whitespace().next_back());
+        let is_own = inside == Some(PROGRAM_PID) || weakened::lacks(Wall::Pid);
         let mut alive = [PollFd::new(child.as_fd(), PollFlags::POLLIN)];
         let is_alive = poll(&mut alive, PollTimeout::ZERO)? == 0;
-        if is_child && is_alive { Ok(child) } else { Err(gone()) }
+        if is_child && is_own && is_alive { Ok(child) } else { Err(gone()) }
     }
 
     /// Reaps it once it is dead; returns what it used.

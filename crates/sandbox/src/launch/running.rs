@@ -15,6 +15,7 @@ use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
 use crate::plan::rootfs::MaskedPath;
 use crate::plan::sent_program::SentProgram;
+use crate::pool::egress_listener::{listener_of, share};
 use crate::supervise::cleanup::live_sandbox::LiveSandbox;
 use crate::supervise::cleanup::queue::SandboxResources;
 use crate::supervise::io::StdioPipes;
@@ -22,9 +23,12 @@ use crate::supervise::kill_count::KillFailures;
 use crate::supervise::report::{BEFORE_PROGRAM, FinishedRun};
 use crate::supervise::{Supervised, supervise};
 use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
-    Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch, WorkspacePath,
+    EgressService, Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch,
+    WorkspacePath,
 };
 
 /// A sandbox whose init is running. Dropped unsupervised, it is killed.
@@ -37,6 +41,8 @@ pub struct RunningSandbox {
     pub(crate) streams: StdioPipes,
     /// Our end of the terminal, if the program has one.
     pub(crate) terminal: Option<Arc<OwnedFd>>,
+    /// What serves its socket, if it may reach something.
+    pub(crate) egress: Option<Retained>,
     pub(crate) limits: Limits,
     pub(crate) prepare_began: Instant,
     pub(crate) enforced: Enforced,
@@ -96,6 +102,28 @@ impl RunningSandbox {
         self
     }
 
+    /// Opens the way out that `service` serves, while nothing of a tenant's runs.
+    pub(crate) fn open_egress(
+        &mut self,
+        service: Option<&dyn EgressService>,
+    ) -> Result<(), SetupFailure> {
+        let Some(service) = service else { return Ok(()) };
+        let listener = match &mut self.live.resources.net {
+            Some(net) => net.listen(),
+            // Without privileges the namespace was cloned with the init.
+            None => listener_of(self.live.process.pid),
+        };
+        if let (Ok(listener), Some(fs)) = (&listener, &self.live.resources.fs)
+            && weakened::lacks(Wall::Port)
+        {
+            share(listener, fs.tenant()).map_err(|error| SetupFailure::from_io("share", &error))?;
+        }
+        let serving = listener.and_then(|listener| service.serve(listener));
+        self.egress =
+            Some(serving.map_err(|error| SetupFailure::from_io("egress socket", &error))?);
+        Ok(())
+    }
+
     /// Lets the program begin as soon as its sandbox is prepared, with the limits' CPU seconds.
     pub(crate) fn resume(&mut self) -> Result<(), SetupFailure> {
         release_program(&self.release, &self.limits)
@@ -147,13 +175,15 @@ impl RunningSandbox {
             limits: &limits,
         };
         let observed = supervise(&mut parts, &mut streams, watch, sink);
+        // Nothing goes out any more, and what did is on record.
+        drop(self.egress);
         let made_no_socket = parts.locks.is_unused();
         let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();
-        let own = fs.as_ref().map(AsFd::as_fd);
-        let mut disks = own.into_iter().chain(workspace.as_ref().map(AsFd::as_fd));
-        let disk_full = disks.any(|disk| is_full(disk).unwrap_or(false));
+        let own_is_full = fs.as_ref().is_some_and(|fs| is_full(fs.as_fd()).unwrap_or(false));
+        let disk_full =
+            own_is_full || workspace.as_ref().is_some_and(|disk| disk.is_full().unwrap_or(false));
         let observed = observed.map_err(|error| SetupFailure::from_io("supervise", &error))?;
         // A program that ended well met no limit, so the counters of its limits are not read.
         let met_limits = !observed.ended_well();

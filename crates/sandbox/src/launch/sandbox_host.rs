@@ -16,6 +16,7 @@ use crate::files::programs;
 use crate::files::programs::LocatedProgram;
 use crate::files::sandbox_fs::SandboxFs;
 use crate::files::unowned::UnownedProbe;
+use crate::files::watched_disk::WatchedDisk;
 use crate::host::abandoned::{SWEEP_WAIT, sweep_abandoned};
 use crate::host::root_source::{RootSource, SandboxRoot, user_namespaces_are_doubtful};
 use crate::host::state::{Instance, StateDirectory};
@@ -37,8 +38,8 @@ use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
-    Enforced, Limits, MountedWorkspace, ProgramFile, RunSpec, SandboxMetrics, SetupFailure,
-    SweepCounts, WorkspaceFill,
+    EgressService, Enforced, Limits, MountedWorkspace, ProgramFile, RunSpec, SandboxMetrics,
+    SetupFailure, SweepCounts, WorkspaceFill,
 };
 use cofferdam_seccomp::profile::Profile;
 
@@ -137,6 +138,7 @@ impl SandboxHost {
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
         let mut plans = PlanContext::new(config.profile, root, probe.finish(), unprivileged)?;
         plans.groups_bound_processes = cgroups.support().processes.by.is_some();
+        plans.directory = instance.directory().to_owned();
         let mut sandbox = Self {
             plans,
             cleanup: Cleanup::default(),
@@ -272,8 +274,8 @@ impl SandboxHost {
     }
 
     /// Resumes the program of `prepared`, or sends `program` to one that was prepared without, with the
-    /// times of `limits`; its report counts the preparation from `began`. The sandbox keeps `retained`
-    /// too.
+    /// times of `limits` and what `egress` lets it reach; its report counts the preparation from
+    /// `began`. The sandbox keeps `retained` too.
     pub fn resume(
         &self,
         prepared: PreparedSandbox,
@@ -281,12 +283,14 @@ impl SandboxHost {
         mut limits: Limits,
         retained: Retained,
         began: Instant,
+        egress: Option<&dyn EgressService>,
     ) -> Result<RunningSandbox, SetupFailure> {
         let not_enforced = self.clamp(&mut limits);
         let PreparedSandbox { mut running, .. } = prepared;
         running.live.retained.extend(retained);
         running.limits = limits;
         running.prepare_began = began;
+        running.open_egress(egress)?;
         match program {
             Some(program) => running.resume_with(program)?,
             None => running.resume()?,
@@ -338,9 +342,10 @@ impl SandboxHost {
         }
         .spawn_init()?;
         if let WorkspaceFill::Mounted(MountedWorkspace { workspace, .. }) = spec.workspace {
-            running.live.resources.workspace = Some(workspace);
+            running.live.resources.workspace = Some(WatchedDisk::new(workspace));
         }
-        let running = running.counting_kills(&self.kill_failures);
+        let mut running = running.counting_kills(&self.kill_failures);
+        running.open_egress(spec.egress.as_deref())?;
         Ok((running.enforcing(self.enforced(), not_enforced), masked))
     }
 
@@ -364,7 +369,12 @@ impl SandboxHost {
             disk_inodes_max: workspace.own_inodes_max,
             ..Limits::default()
         };
-        let layout = mounted_layout(&self.plans.root.layout, &workspace.path, has_terminal);
+        let layout = mounted_layout(
+            &self.plans.root.layout,
+            &workspace.path,
+            &workspace.others,
+            has_terminal,
+        );
         SandboxFs::create(&layout, &limits, host_id.id())
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::mounts::layer::Layer;
+use super::mounts::read_only::MountedTree;
 use super::space::{DiskSpace, Storage};
 use crate::pool::host_id::HostId;
 use cofferdam_core::sync::retained::Retained;
@@ -26,10 +27,12 @@ impl FrozenLayer {
 }
 
 /// The files of a workspace at one moment: its frozen layers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FrozenChain {
     /// The oldest first.
     pub(super) layers: Vec<Arc<FrozenLayer>>,
+    /// The read-only trees that they show, which lie below them.
+    pub(super) trees: Vec<MountedTree>,
     /// The only host id to which these files can be shown, where ids cannot be mapped.
     pub(super) bound_to: Option<HostId>,
 }
@@ -43,6 +46,21 @@ impl FrozenChain {
     /// How many layers there are.
     pub fn depth(&self) -> usize {
         self.layers.len()
+    }
+
+    /// The layers above those of `base`, alone; all of them if `base` is not below. Shown by themselves, one
+    /// layer has the marks of what was removed: character devices 0:0.
+    #[must_use]
+    pub fn above(&self, base: &Self) -> Self {
+        let is_same =
+            |(own, other): (&Arc<FrozenLayer>, &Arc<FrozenLayer>)| Arc::ptr_eq(own, other);
+        let has_base = self.layers.len() >= base.layers.len()
+            && self.layers.iter().zip(&base.layers).all(is_same);
+        if !has_base {
+            return self.clone();
+        }
+        let layers = self.layers.iter().skip(base.layers.len()).cloned().collect();
+        Self { layers, trees: Vec::new(), bound_to: self.bound_to.clone() }
     }
 
     /// Lets each layer that retains nothing yet retain what `retain` returns for what it uses and where it is,
@@ -59,6 +77,11 @@ impl FrozenChain {
         Ok(())
     }
 
+    /// The read-only trees that are shown, with their places.
+    pub fn trees(&self) -> &[MountedTree] {
+        &self.trees
+    }
+
     /// What all layers retain.
     pub fn retained(&self) -> Retained {
         let mut all = Retained::default();
@@ -73,6 +96,15 @@ impl FrozenChain {
     pub fn bound_to(&self) -> Option<&HostId> {
         self.bound_to.as_ref()
     }
+}
+
+/// The layers below another one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LayersBelow<'chain> {
+    /// The oldest first.
+    pub(super) layers: &'chain [Arc<FrozenLayer>],
+    /// The read-only trees that they show.
+    pub(super) trees: &'chain [MountedTree],
 }
 
 /// What `layers` use together.

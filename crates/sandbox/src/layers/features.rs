@@ -1,16 +1,17 @@
 //! What this host can do for layers, tried and never inferred.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::fcntl::AtFlags;
+use nix::fcntl::{AtFlags, renameat};
 use nix::sys::stat::{Mode, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, unlinkat};
 
 use super::error::LayerError;
 use super::ids::{IdMapping, WorkspaceIds};
 use super::mounts::layer::{DetachedLayer, Layer, Place};
+use super::mounts::read_only::ReadOnlyTreeDraft;
 use super::mounts::stage::Stage;
 use super::mounts::view::{View, ViewPlan};
 use super::space::LEAST_ROOM;
@@ -18,6 +19,7 @@ use crate::launch::unprivileged;
 use crate::plan::input::INSIDE_ID;
 use crate::pool::host_id::HostId;
 use cofferdam_core::SetupFailure;
+use cofferdam_core::sync::retained::Retained;
 
 /// What this host can do for layers; what it cannot, with the reason.
 #[derive(Debug, Clone)]
@@ -28,6 +30,8 @@ pub struct LayerFeatures {
     pub id_maps: Result<(), String>,
     /// All ids of a workspace are mapped; otherwise only 0 and 10001.
     pub id_ranges: Result<(), String>,
+    /// Workspaces can share read-only trees.
+    pub read_only_trees: Result<(), String>,
     pub(super) mapping: IdMapping,
     /// Inodes of an overlay's upper layer that are not entries: directories, and room of attributes.
     pub(super) upper_own_inodes: u64,
@@ -38,6 +42,16 @@ pub struct LayerFeatures {
 impl LayerFeatures {
     /// Tries everything, with files that belong to `host_id`.
     pub(super) fn probe(stage: &Arc<Stage>, host_id: &HostId) -> Result<Self, LayerError> {
+        let mut found = Self::probe_overlays(stage, host_id)?;
+        if found.overlay.is_ok() && !found.user_attributes {
+            let ids = WorkspaceIds::new(host_id, found.mapping);
+            let tried = ids.and_then(|ids| try_read_only_tree(stage, &ids));
+            found.read_only_trees = tried.map_err(|error| error.to_string());
+        }
+        Ok(found)
+    }
+
+    fn probe_overlays(stage: &Arc<Stage>, host_id: &HostId) -> Result<Self, LayerError> {
         let user_attributes = unprivileged::is_active()?;
         let attempt = |mapping, overlay| {
             let ids = WorkspaceIds::new(host_id, mapping);
@@ -63,6 +77,7 @@ impl LayerFeatures {
             overlay: overlay.map(drop),
             id_maps: two,
             id_ranges: range,
+            read_only_trees: Err("there are no overlays".to_owned()),
             mapping,
             user_attributes,
         };
@@ -76,6 +91,7 @@ impl LayerFeatures {
                 overlay: Ok(()),
                 id_maps: found.overlay.clone(),
                 id_ranges: found.overlay,
+                read_only_trees: found.read_only_trees,
                 mapping: IdMapping::Same,
                 user_attributes,
             }),
@@ -98,6 +114,7 @@ fn try_view(
     let plan = |top: &Layer, frozen: Vec<String>| ViewPlan {
         top: Some(top.path().to_owned()),
         frozen,
+        trees: Vec::new(),
         ids: ids.namespace().cloned(),
         user_attributes,
     };
@@ -128,6 +145,31 @@ fn try_overlay(root: BorrowedFd<'_>) -> Result<(), LayerError> {
     mkdirat(root, c"d", Mode::S_IRWXU).map_err(of("make in overlay"))?;
     let inner = fstatat(root, c"d/inner", AtFlags::AT_SYMLINK_NOFOLLOW).map(drop);
     require(inner == Err(Errno::ENOENT), "overlay", "it shows what was removed")
+}
+
+/// Shows a read-only tree, and gives its directory another name.
+fn try_read_only_tree(stage: &Arc<Stage>, ids: &WorkspaceIds) -> Result<(), LayerError> {
+    let layer = |place| DetachedLayer::in_memory(LEAST_ROOM, place)?.attach(stage);
+    let draft = ReadOnlyTreeDraft::new(layer(Place::Bottom)?)?;
+    let make = |at: BorrowedFd<'_>, name| {
+        mkdirat(at, name, Mode::S_IRWXU).map_err(LayerError::of_errno("make directory"))
+    };
+    make(draft.directory(), c"inner")?;
+    let tree = draft.finish(Retained::default())?;
+    let top = layer(Place::Above { own_inodes: 0 })?;
+    make(top.open_entries()?.as_fd(), c"d")?;
+    tree.mark(&top, "d".as_ref())?;
+    let plan = ViewPlan {
+        top: Some(top.path().to_owned()),
+        frozen: Vec::new(),
+        trees: vec![tree.stage_path().to_owned()],
+        ids: ids.namespace().cloned(),
+        user_attributes: false,
+    };
+    let view = View::mount(stage, plan)?;
+    renameat(view.root(), c"d", view.root(), c"e").map_err(LayerError::of_errno("rename"))?;
+    let inner = fstatat(view.root(), c"e/inner", AtFlags::AT_SYMLINK_NOFOLLOW);
+    require(inner.is_ok(), "overlay", "it does not show a directory that lies elsewhere")
 }
 
 fn make_owned(

@@ -1,11 +1,11 @@
 //! Frozen files, shown to be read.
 
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::chain::{self, FrozenChain, FrozenLayer};
+use super::chain::{self, FrozenChain, LayersBelow};
 use super::context::LayerContext;
 use super::error::LayerError;
+use super::mounts::read_only;
 use super::mounts::view::{View, ViewPlan};
 
 /// The files of a chain, mounted until this is dropped. Nothing can write to them.
@@ -21,6 +21,7 @@ impl FrozenView {
         let plan = ViewPlan {
             top: None,
             frozen: chain::paths(&chain.layers),
+            trees: read_only::stage_paths(&chain.trees),
             ids: None,
             user_attributes: context.features.user_attributes,
         };
@@ -30,16 +31,23 @@ impl FrozenView {
     /// As [`FrozenView::mount`] for a part of a chain; `None` if it has no layer.
     pub(super) fn of_layers(
         context: &LayerContext,
-        layers: &[Arc<FrozenLayer>],
+        below: LayersBelow<'_>,
     ) -> Result<Option<Self>, LayerError> {
-        if layers.is_empty() {
+        if below.layers.is_empty() {
             return Ok(None);
         }
-        Self::mount(context, &FrozenChain { layers: layers.to_vec(), bound_to: None }).map(Some)
+        let (layers, trees) = (below.layers.to_vec(), below.trees.to_vec());
+        Self::mount(context, &FrozenChain { layers, trees, bound_to: None }).map(Some)
     }
 
     /// The root of the files, with the directories `workspace` and `tmp`.
     pub fn tree(&self) -> BorrowedFd<'_> {
         self.view.root()
+    }
+
+    /// A read-only mount of the directory `path` below the root.
+    pub fn mount_of(&self, path: &'static str) -> Result<OwnedFd, LayerError> {
+        let [mount] = self.view.clones([path])?;
+        Ok(mount)
     }
 }

@@ -14,7 +14,7 @@ use super::mounts::stage::Stage;
 use super::space::{DiskSpace, LEAST_ROOM, Storage};
 use super::workspace_fs::WorkspaceFs;
 use crate::pool::host_id::HostId;
-use cofferdam_tree::{StopCheck, TreeDigest, digest_tree};
+use cofferdam_tree::{READ_ONLY_TREES, StopCheck, TreeDigest, digest_tree};
 
 /// Makes the file systems of workspaces. One service has one.
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ impl LayerHost {
         chain: &FrozenChain,
         stop: StopCheck<'_>,
     ) -> Result<TreeDigest, LayerError> {
-        Ok(digest_tree(self.view(chain)?.tree(), stop)?)
+        Ok(digest_tree(self.view(chain)?.tree(), Some(READ_ONLY_TREES), stop)?)
     }
 
     /// Creates a file system with the files of `chain`, which stay as they are.

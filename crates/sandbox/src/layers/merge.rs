@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use nix::sys::stat::{Mode, mkdirat};
 
-use super::chain::{self, FrozenLayer};
+use super::chain::{self, FrozenLayer, LayersBelow};
 use super::context::LayerContext;
 use super::error::LayerError;
 use super::frozen_view::FrozenView;
 use super::mounts::attributes::AttributeCalls;
 use super::mounts::layer::Layer;
+use super::mounts::read_only::MountedTree;
 use super::space::{DiskSpace, LEAST_ROOM, Storage};
 use cofferdam_tree::{
     ApplyOptions, LayerMarks, LayerTarget, StopCheck, WorkspaceError, apply_layer, remove_tree,
@@ -37,7 +38,7 @@ const SQUASHED: usize = 32;
 pub(super) fn copy(
     context: &LayerContext,
     (layer, used): (&Layer, DiskSpace),
-    below: &[Arc<FrozenLayer>],
+    below: LayersBelow<'_>,
     stop: StopCheck<'_>,
 ) -> Result<FrozenLayer, LayerError> {
     combine(context, &[layer], used, below, stop)
@@ -48,13 +49,15 @@ pub(super) fn copy(
 pub(super) fn squash(
     context: &LayerContext,
     frozen: &mut Vec<Arc<FrozenLayer>>,
+    trees: &[MountedTree],
     stop: StopCheck<'_>,
 ) -> Result<(), LayerError> {
     let windows = frozen.windows(SQUASHED).map(chain::used).enumerate();
     let Some((start, used)) = windows.min_by_key(|(_, used)| used.bytes) else { return Ok(()) };
     let range = start..start + SQUASHED;
     let layers: Vec<&Layer> = frozen[range.clone()].iter().map(|frozen| &frozen.layer).collect();
-    let combined = combine(context, &layers, used, &frozen[..start], stop)?;
+    let below = LayersBelow { layers: &frozen[..start], trees };
+    let combined = combine(context, &layers, used, below, stop)?;
     frozen.splice(range, [Arc::new(combined)]);
     Ok(())
 }
@@ -65,7 +68,7 @@ pub(super) fn merge(
     context: &LayerContext,
     lower: &Layer,
     upper: &Layer,
-    below: &[Arc<FrozenLayer>],
+    below: LayersBelow<'_>,
     stop: StopCheck<'_>,
 ) -> Result<(), LayerError> {
     lower.thaw()?;
@@ -80,11 +83,12 @@ fn combine(
     context: &LayerContext,
     layers: &[&Layer],
     used: DiskSpace,
-    below: &[Arc<FrozenLayer>],
+    below: LayersBelow<'_>,
     stop: StopCheck<'_>,
 ) -> Result<FrozenLayer, LayerError> {
     let storage = layers.last().map_or(Storage::Memory, |layer| layer.storage());
-    let layer = context.layer(room_for(used), below.len(), storage)?.attach(&context.stage)?;
+    let layer =
+        context.layer(room_for(used), below.layers.len(), storage)?.attach(&context.stage)?;
     for upper in layers {
         apply(context, (upper, Source::Kept), &layer, below, stop)?;
     }
@@ -103,7 +107,7 @@ pub(super) fn apply(
     context: &LayerContext,
     (upper, source): (&Layer, Source),
     target: &Layer,
-    below: &[Arc<FrozenLayer>],
+    below: LayersBelow<'_>,
     stop: StopCheck<'_>,
 ) -> Result<(), LayerError> {
     let prefix =

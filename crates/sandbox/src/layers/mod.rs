@@ -13,7 +13,7 @@ pub(crate) mod frozen_view;
 pub(crate) mod host;
 mod ids;
 mod merge;
-mod mounts;
+pub(crate) mod mounts;
 pub(crate) mod space;
 pub(crate) mod workspace_fs;
 

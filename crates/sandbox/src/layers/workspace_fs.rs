@@ -2,19 +2,20 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 use nix::unistd::{Gid, Uid, fchownat};
 
-use super::chain::{self, FrozenChain, FrozenLayer};
+use super::chain::{self, FrozenChain, FrozenLayer, LayersBelow};
 use super::context::LayerContext;
 use super::error::LayerError;
-
 use super::ids::WorkspaceIds;
 use super::merge::{self, DEPTH_MAX, Source};
 use super::mounts::layer::Layer;
+use super::mounts::read_only::{self, MountedTree, ReadOnlyTree, ReadOnlyTreeDraft};
 use super::mounts::stage;
 use super::mounts::view::{View, ViewPlan};
 use super::space::{DiskSpace, DiskUsage, LEAST_ROOM, Storage};
@@ -48,6 +49,8 @@ pub struct WorkspaceFs {
     top: Layer,
     /// The oldest first.
     frozen: Vec<Arc<FrozenLayer>>,
+    /// The read-only trees, which lie below.
+    trees: Vec<MountedTree>,
     ids: WorkspaceIds,
     limit: DiskSpace,
 }
@@ -59,7 +62,7 @@ impl WorkspaceFs {
         storage: Storage,
         host_id: &HostId,
     ) -> Result<Self, LayerError> {
-        let made = Self::over(context, Vec::new(), limit, storage, host_id)?;
+        let made = Self::over(context, FrozenChain::default(), limit, storage, host_id)?;
         for (path, mode) in DIRECTORIES {
             made.make_directory(path, Mode::from_bits_truncate(mode))
                 .map_err(LayerError::of_errno("make directory of workspace"))?;
@@ -76,17 +79,18 @@ impl WorkspaceFs {
     ) -> Result<Self, LayerError> {
         let host_id = chain.bound_to.as_ref().unwrap_or(host_id);
         if context.features.overlay.is_ok() {
-            return Self::over(context, chain.layers.clone(), limit, storage, host_id);
+            return Self::over(context, chain.clone(), limit, storage, host_id);
         }
         let room = limit.minus(chain.used());
         if !room.covers(LEAST_ROOM) {
             return Err(LayerError::DiskFull { left: room });
         }
-        let made = Self::over(context, Vec::new(), limit, storage, host_id)?;
+        let made = Self::over(context, FrozenChain::default(), limit, storage, host_id)?;
         made.top.resize(merge::room_for(limit))?;
         for frozen in &chain.layers {
             let source = (&frozen.layer, Source::Kept);
-            merge::apply(context, source, &made.top, &[], StopCheck::never())?;
+            let nothing = LayersBelow { layers: &[], trees: &[] };
+            merge::apply(context, source, &made.top, nothing, StopCheck::never())?;
         }
         made.top.resize(limit)?;
         Ok(made)
@@ -94,18 +98,20 @@ impl WorkspaceFs {
 
     fn over(
         context: &LayerContext,
-        frozen: Vec<Arc<FrozenLayer>>,
+        chain: FrozenChain,
         limit: DiskSpace,
         storage: Storage,
         host_id: &HostId,
     ) -> Result<Self, LayerError> {
+        let FrozenChain { layers: frozen, trees, .. } = chain;
         let room = limit.minus(chain::used(&frozen));
         if !room.covers(LEAST_ROOM) {
             return Err(LayerError::DiskFull { left: room });
         }
         let ids = WorkspaceIds::new(host_id, context.features.mapping)?;
-        let (mount, top) = context.layer(room, frozen.len(), storage)?.split(&context.stage);
-        let plan = plan(context, &ids, &top, &frozen);
+        let (mount, top) =
+            context.layer(room, frozen.len() + trees.len(), storage)?.split(&context.stage);
+        let plan = plan(context, &ids, &top, (&frozen, &trees));
         let (name, mount_view) = View::prepare(&context.stage, plan);
         let path = top.path().to_owned();
         let root = context.stage.call("mount workspace", move || {
@@ -113,7 +119,7 @@ impl WorkspaceFs {
             mount_view()
         })?;
         let view = View::new(name, root);
-        Ok(Self { context: context.clone(), view, top, frozen, ids, limit })
+        Ok(Self { context: context.clone(), view, top, frozen, trees, ids, limit })
     }
 
     /// The root of the files, with the directories `workspace` and `tmp`. Files here belong to
@@ -142,6 +148,22 @@ impl WorkspaceFs {
     pub fn mounts(&self) -> Result<WorkspaceMounts, LayerError> {
         let [workspace, tmp] = self.view.clones([WORKSPACE, TMP])?;
         Ok(WorkspaceMounts { workspace, tmp })
+    }
+
+    /// As [`WorkspaceFs::mounts`], with a mount of the directory `name` of the root, which the caller has
+    /// made.
+    pub fn mounts_with(
+        &self,
+        name: &'static str,
+    ) -> Result<(WorkspaceMounts, OwnedFd), LayerError> {
+        let [workspace, tmp, other] = self.view.clones([WORKSPACE, TMP, name])?;
+        Ok((WorkspaceMounts { workspace, tmp }, other))
+    }
+
+    /// A mount of the directory `name` of the root, which the caller has made.
+    pub fn mount_of(&self, name: &'static str) -> Result<OwnedFd, LayerError> {
+        let [mount] = self.view.clones([name])?;
+        Ok(mount)
     }
 
     /// Freezes the files as they are, while nothing runs. What is written later goes into a new layer, so
@@ -183,10 +205,53 @@ impl WorkspaceFs {
         let used = self.own_used()?;
         let mut chain = self.chain();
         if !self.is_unchanged(used) {
-            let copied = merge::copy(&self.context, (&self.top, used), &self.frozen, stop)?;
+            let copied = merge::copy(&self.context, (&self.top, used), self.below(), stop)?;
             chain.layers.push(Arc::new(copied));
         }
         Ok(chain)
+    }
+
+    /// A new read-only tree with room for `room`, in memory or on disk as the workspace.
+    pub fn begin_tree(&self, room: DiskSpace) -> Result<ReadOnlyTreeDraft, LayerError> {
+        // The directories above the files.
+        let room = DiskSpace { inodes: room.inodes.saturating_add(2), ..room }.plus(LEAST_ROOM);
+        let layer = self.context.layer(room, 0, self.top.storage())?.attach(&self.context.stage)?;
+        ReadOnlyTreeDraft::new(layer)
+    }
+
+    /// Marks the directory at `path` below the root of the files, which is new and empty: it shows `tree` once that is
+    /// mounted by [`WorkspaceFs::mount_tree`], under whatever name it has then.
+    pub fn mark(&self, path: &Path, tree: &ReadOnlyTree) -> Result<(), LayerError> {
+        tree.mark(&self.top, path)
+    }
+
+    /// Mounts a tree for the directories that are marked with it, while nothing runs and no file is open. Trees that no
+    /// directory shows any more are unmounted.
+    ///
+    /// # Errors
+    /// The workspace shows its files as before; directories that were marked are empty.
+    pub fn mount_tree(&mut self, mounted: MountedTree) -> Result<(), LayerError> {
+        let before = self.trees.clone();
+        self.trees.push(mounted);
+        let mounted = self.drop_hidden_trees().and_then(|()| self.raise_top());
+        mounted.and_then(|()| self.show()).inspect_err(|_| {
+            self.trees = before;
+            if let Err(error) = self.show() {
+                log::error!("show a workspace again: {error}");
+            }
+        })
+    }
+
+    fn drop_hidden_trees(&mut self) -> Result<(), LayerError> {
+        let frozen = self.frozen.iter().map(|frozen| &frozen.layer);
+        self.trees = read_only::shown_by(&self.trees, frozen.chain([&self.top]))?;
+        Ok(())
+    }
+
+    /// Changes the limit to `limit`, or to what is used if that is more.
+    pub fn set_limit(&mut self, limit: DiskSpace) -> Result<(), LayerError> {
+        self.limit = limit;
+        self.top.resize(self.room())
     }
 
     /// Whether there are layers that no snapshot and no fork needs.
@@ -205,15 +270,17 @@ impl WorkspaceFs {
         }
         let shared = self.frozen.iter().rposition(is_shared).map_or(0, |index| index + 1);
         self.view.close()?;
-        let merged = self.merge_above(shared, stop);
+        let merged = self.merge_above(shared, stop).and_then(|()| self.drop_hidden_trees());
         self.show().and(merged)
     }
 
     /// Merges all layers but the first `shared` into one, the new top.
     fn merge_above(&mut self, shared: usize, stop: StopCheck<'_>) -> Result<(), LayerError> {
         let below = self.frozen[..shared].to_vec();
+        let trees = self.trees.clone();
+        let below = LayersBelow { layers: &below, trees: &trees };
         while let [lower, upper, ..] = &self.frozen[shared..] {
-            let merged = merge::merge(&self.context, &lower.layer, &upper.layer, &below, stop);
+            let merged = merge::merge(&self.context, &lower.layer, &upper.layer, below, stop);
             if merged.is_ok() {
                 self.frozen.remove(shared + 1);
             }
@@ -221,14 +288,32 @@ impl WorkspaceFs {
             merged?;
         }
         let Some(lower) = self.frozen.get(shared) else { return Ok(()) };
-        let merged = merge::merge(&self.context, &lower.layer, &self.top, &below, stop);
+        let merged = merge::merge(&self.context, &lower.layer, &self.top, below, stop);
         self.measure(shared)?;
         merged?;
         if let Some(FrozenLayer { layer, .. }) = self.frozen.pop().and_then(Arc::into_inner) {
             self.top = layer;
         }
         self.top.thaw()?;
-        self.top.resize(self.limit.minus(chain::used(&self.frozen)))
+        self.top.resize(self.room())?;
+        self.raise_top()
+    }
+
+    /// The room that the frozen layers leave.
+    fn room(&self) -> DiskSpace {
+        self.limit.minus(chain::used(&self.frozen))
+    }
+
+    /// Readies the top layer for a place above read-only trees.
+    fn raise_top(&self) -> Result<(), LayerError> {
+        if self.trees.is_empty() {
+            return Ok(());
+        }
+        self.top.raise(self.room(), self.context.features.upper_own_inodes)
+    }
+
+    fn below(&self) -> LayersBelow<'_> {
+        LayersBelow { layers: &self.frozen, trees: &self.trees }
     }
 
     /// Measures the layers from `first` on, which nothing else needs, and freezes them again.
@@ -246,7 +331,7 @@ impl WorkspaceFs {
 
     /// Makes one layer of several, so that the overlay does not become too deep.
     fn squash(&mut self, stop: StopCheck<'_>) -> Result<(), LayerError> {
-        merge::squash(&self.context, &mut self.frozen, stop)?;
+        merge::squash(&self.context, &mut self.frozen, &self.trees, stop)?;
         self.show()
     }
 
@@ -276,7 +361,7 @@ impl WorkspaceFs {
     fn show(&mut self) -> Result<(), LayerError> {
         // A directory cannot be the upper one of an overlay and a lower one of another.
         self.view.close()?;
-        let plan = plan(&self.context, &self.ids, &self.top, &self.frozen);
+        let plan = plan(&self.context, &self.ids, &self.top, (&self.frozen, &self.trees));
         self.view = View::mount(&self.context.stage, plan)?;
         Ok(())
     }
@@ -294,7 +379,7 @@ impl WorkspaceFs {
     pub fn chain(&self) -> FrozenChain {
         let bound = self.ids.namespace().is_none();
         let bound_to = bound.then(|| self.host_id().clone());
-        FrozenChain { layers: self.frozen.clone(), bound_to }
+        FrozenChain { layers: self.frozen.clone(), trees: self.trees.clone(), bound_to }
     }
 
     fn make_directory(&self, path: &CStr, mode: Mode) -> nix::Result<()> {
@@ -322,11 +407,12 @@ fn plan(
     context: &LayerContext,
     ids: &WorkspaceIds,
     top: &Layer,
-    frozen: &[Arc<FrozenLayer>],
+    (frozen, trees): (&[Arc<FrozenLayer>], &[MountedTree]),
 ) -> ViewPlan {
     ViewPlan {
         top: Some(top.path().to_owned()),
         frozen: chain::paths(frozen),
+        trees: read_only::stage_paths(trees),
         ids: ids.namespace().cloned(),
         user_attributes: context.features.user_attributes,
     }

@@ -12,6 +12,7 @@ use crate::plan::steps::Step;
 use crate::plan::steps::identity::IdentityStep;
 use crate::plan::steps::process::{ProcessStep, Rlimit};
 use crate::plan::steps::start::StartStep;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{Limits, SetupFailure};
 use cofferdam_seccomp::filter::Filter;
 
@@ -69,7 +70,8 @@ fn server_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps.extend([ProcessStep::NewSession, ProcessStep::ResetSignals].map(Step::from));
     let uid = input.host_id;
     // In a user namespace without root, the saved uid can never be taken again.
-    let set_uid = match input.user_namespace {
+    let is_hidden = !weakened::lacks(Wall::Init);
+    let set_uid = match input.user_namespace && is_hidden {
         true => IdentityStep::SetUidButSaved { uid },
         false => IdentityStep::SetUid { uid },
     };
@@ -88,7 +90,7 @@ fn server_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps.push(ProcessStep::CloseFrom { first: after }.into());
     steps.push(ProcessStep::CloseRange { first: plan, last: plan }.into());
     steps.extend(lock_step(input.locks));
-    steps.push(IdentityStep::MakeUndumpable.into());
+    steps.extend(is_hidden.then_some(Step::from(IdentityStep::MakeUndumpable)));
     steps.push(StartStep::ReportPrepared.into());
     steps
 }
@@ -99,7 +101,8 @@ fn served_steps(input: &ServedInput<'_>) -> Vec<Step> {
         groups.map(|fd| Step::from(ProcessStep::JoinCgroup { fd })).collect();
     steps.push(ProcessStep::NewSession.into());
     steps.extend(input.has_terminal.then_some(Step::from(ProcessStep::TakeTerminal)));
-    steps.push(ProcessStep::ResetSignals.into());
+    // PID 1 has reset their dispositions.
+    steps.push(ProcessStep::UnblockSignals.into());
     steps.extend(input.null_stdin.then_some(Step::from(ProcessStep::OpenNullStdin)));
     for (limit, value) in [
         (Rlimit::Processes, input.uid_processes_max),
@@ -114,7 +117,6 @@ fn served_steps(input: &ServedInput<'_>) -> Vec<Step> {
     let value = input.limits.open_files_max;
     steps.extend([
         ProcessStep::SetLimit { limit: Rlimit::OpenFiles, value }.into(),
-        StartStep::ReportPrepared.into(),
         StartStep::AwaitRelease.into(),
     ]);
     steps.extend(input.short_slices.then_some(ProcessStep::SetLongSlice.into()));

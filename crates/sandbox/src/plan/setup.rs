@@ -59,11 +59,7 @@ fn root_steps(input: &PlanInput<'_>) -> Result<Vec<MountStep>, SetupFailure> {
     // a visible one does.
     steps.push(MountStep::MountProc);
     steps.push(MountStep::PivotRoot);
-    // Before the binds, which may be in there.
-    for (fd, target) in input.workspace.iter().flat_map(|workspace| workspace.mounts()) {
-        steps.push(MountStep::AttachWorkspace { fd, target: target.to_owned() });
-    }
-    steps.extend(input.terminal_fd.map(|fd| MountStep::AttachTerminals { fd }));
+    steps.extend(workspace_steps(input, &mut attach));
     steps.extend(attach);
     if input.overlay {
         steps.push(MountStep::MountOverlay);
@@ -83,6 +79,39 @@ fn root_steps(input: &PlanInput<'_>) -> Result<Vec<MountStep>, SetupFailure> {
         steps.push(MountStep::AttachProgram { fd, target: at.to_owned() });
     }
     Ok(steps)
+}
+
+/// The steps that attach the mounts of a workspace before the binds, which may be in there. Those that lie in a tree
+/// of the root are put behind that into `attach`.
+fn workspace_steps(input: &PlanInput<'_>, attach: &mut Vec<MountStep>) -> Vec<MountStep> {
+    let mounts = input.workspace.iter().flat_map(|workspace| workspace.mounts());
+    let (in_trees, own): (Vec<_>, Vec<_>) =
+        mounts.partition(|(_, target)| is_in_tree(input, target));
+    let attached = |(fd, target): (i32, &CStr)| {
+        let target = target.to_owned();
+        MountStep::AttachWorkspace { fd, target }
+    };
+    // The trees of the root come first among all trees.
+    let of_root = attach.iter().position(|step| !is_of_root(input, step)).unwrap_or(attach.len());
+    attach.splice(of_root..of_root, in_trees.into_iter().map(attached));
+    let terminals = input.terminal_fd.map(|fd| MountStep::AttachTerminals { fd });
+    own.into_iter().map(attached).chain(terminals).collect()
+}
+
+/// Whether `target` lies below a tree of the root.
+fn is_in_tree(input: &PlanInput<'_>, target: &CStr) -> bool {
+    input.root.shown.iter().any(|shown| {
+        let rest = target.to_bytes().strip_prefix(shown.target.to_bytes());
+        rest.is_some_and(|rest| rest.starts_with(b"/"))
+    })
+}
+
+/// Whether `step` attaches something that every sandbox has of the root.
+fn is_of_root(input: &PlanInput<'_>, step: &MountStep) -> bool {
+    let MountStep::AttachTree { target, .. } = step else { return false };
+    let own = input.root.writable.iter();
+    let all = input.root.shown.iter().chain(&input.root.devices).map(|shown| &shown.target);
+    own.chain(all).any(|of_root| of_root == target)
 }
 
 /// The steps that cover the masked paths, and `/var/tmp` where the root has its own.

@@ -9,7 +9,8 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +19,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 
+use crate::pool::egress_listener::listener_in;
 use crate::sys;
 use cofferdam_core::SetupFailure;
 
@@ -53,17 +55,25 @@ pub struct NetNamespace {
     namespace: OwnedFd,
     /// Whether it is known that no socket except Unix ones was created in it since it was taken.
     had_no_socket: bool,
+    /// Whether it had a socket of ours, and so is used once.
+    had_egress: bool,
 }
 
 impl NetNamespace {
     fn new(namespace: OwnedFd) -> Self {
-        Self { namespace, had_no_socket: false }
+        Self { namespace, had_no_socket: false, had_egress: false }
     }
 
     /// Records that no socket except Unix ones was created in the namespace, so that
     /// [`NetNamespaces::give_back`] need not check for traces of others.
     pub fn had_no_socket(&mut self) {
         self.had_no_socket = true;
+    }
+
+    /// Listens on the egress port of the namespace.
+    pub fn listen(&mut self) -> io::Result<TcpListener> {
+        self.had_egress = true;
+        listener_in(self.namespace.as_fd())
     }
 }
 
@@ -148,11 +158,12 @@ impl NetNamespaces {
             Arc::clone(&state.pristine)
         };
         let is_pristine = || -> io::Result<bool> {
-            Ok(read_all(&SOCKETS)? == pristine.sockets
+            Ok(!returned.had_egress
+                && read_all(&SOCKETS)? == pristine.sockets
                 && (returned.had_no_socket || read_all(&TRACES)? == pristine.traces))
         };
         let free = match self.inside(&returned, is_pristine) {
-            Ok(true) => Ok(NetNamespace { had_no_socket: false, ..returned }),
+            Ok(true) => Ok(NetNamespace::new(returned.namespace)),
             Ok(false) => self.make(),
             Err(error) => Err(failed(&error)),
         };
@@ -286,12 +297,45 @@ mod tests {
         nix::sys::stat::fstat(&namespace.namespace).unwrap().st_ino
     }
 
-    #[test]
-    fn a_namespace_is_reused_only_without_a_trace_of_use() {
-        if !nix::unistd::geteuid().is_root() {
+    fn is_root() -> bool {
+        let is_root = nix::unistd::geteuid().is_root();
+        if !is_root {
             let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
             assert!(!required, "not root, and REQUIRE_PRIVILEGED=1");
             eprintln!("SKIP: not root");
+        }
+        is_root
+    }
+
+    #[test]
+    fn the_egress_port_is_ours_while_it_listens_and_its_namespace_is_used_once() {
+        if !is_root() {
+            return;
+        }
+        let namespaces = NetNamespaces::open().unwrap();
+        namespaces.keep(1).unwrap();
+        let mut taken = namespaces.take().unwrap();
+        let taken_as = inode(&taken);
+        let listener = taken.listen().unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(address.to_string(), format!("127.0.0.1:{}", cofferdam_core::EGRESS_PORT));
+        let bind = || {
+            for taken in [address, (std::net::Ipv4Addr::UNSPECIFIED, address.port()).into()] {
+                assert!(TcpListener::bind(taken).is_err(), "{taken} was free");
+            }
+            TcpStream::connect(address).map(drop)
+        };
+        namespaces.inside(&taken, bind).unwrap();
+        assert!(listener.accept().is_ok());
+        assert!(taken.listen().is_err(), "a second one");
+        drop(listener);
+        namespaces.give_back(taken);
+        assert_ne!(inode(&namespaces.take().unwrap()), taken_as);
+    }
+
+    #[test]
+    fn a_namespace_is_reused_only_without_a_trace_of_use() {
+        if !is_root() {
             return;
         }
         let namespaces = NetNamespaces::open().unwrap();

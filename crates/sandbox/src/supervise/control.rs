@@ -26,11 +26,22 @@ pub struct Controls<'a> {
     control: Option<&'a RunControl>,
     /// The socket that the program's process holds until exec, while that is awaited.
     until_exec: Option<BorrowedFd<'a>>,
-    /// The program's own process, once it has begun.
-    program: Option<OwnedFd>,
+    /// The program's own process, unless nothing has one.
+    program: Option<MainProcess<'a>>,
+    /// Whether the program is about to be executed, or was.
+    has_begun: bool,
     terminal: Option<&'a Arc<OwnedFd>>,
     kill_at: Option<Deadline>,
     freeze: FreezeState,
+}
+
+/// How to find the process that a program's signals go to.
+#[derive(Debug, Clone, Copy)]
+pub enum MainProcess<'a> {
+    /// This one.
+    Known(BorrowedFd<'a>),
+    /// The first child of this init. Few programs get a signal, so it is looked up for each.
+    FirstChildOf(&'a InitProcess),
 }
 
 /// Whether the sandbox is frozen.
@@ -43,16 +54,18 @@ enum FreezeState {
 
 impl<'a> Controls<'a> {
     /// For a run that `control` controls, if there is one. The other end of `release` closes with
-    /// the exec of the program.
+    /// the exec of `program`.
     pub fn new(
         control: Option<&'a RunControl>,
+        program: Option<MainProcess<'a>>,
         release: BorrowedFd<'a>,
         terminal: Option<&'a Arc<OwnedFd>>,
     ) -> Self {
         Self {
             control,
             until_exec: control.map(|_| release),
-            program: None,
+            program,
+            has_begun: false,
             terminal,
             kill_at: None,
             freeze: FreezeState::Thawed,
@@ -69,18 +82,9 @@ impl<'a> Controls<'a> {
         self.until_exec.map(|socket| (socket, PollFlags::empty()))
     }
 
-    /// Opens the program's process, which is about to be executed: `program`, or else the first child
-    /// of `init`.
-    pub fn program_began(&mut self, init: &InitProcess, program: Option<BorrowedFd<'_>>) {
-        if self.control.is_none() || self.program.is_some() {
-            return;
-        }
-        let known = program.map(|process| process.try_clone_to_owned());
-        match known.unwrap_or_else(|| init.first_child()) {
-            Ok(program) => self.program = Some(program),
-            // It has ended already, or `/proc` does not tell: a signal then has no target.
-            Err(error) => log::debug!("main process of sandbox {}: {error}", init.pid),
-        }
+    /// The program is about to be executed.
+    pub fn program_began(&mut self) {
+        self.has_begun = true;
     }
 
     /// The socket has hung up. `observed` holds all that was reported before.
@@ -181,9 +185,14 @@ impl<'a> Controls<'a> {
             return Err(ControlError::Ended);
         }
         // Before its exec the process is not the program yet.
-        let begun = self.program.as_ref().filter(|_| self.until_exec.is_none());
-        let program = begun.ok_or(ControlError::NotStarted)?;
-        match sys::signal_process(program.as_fd(), signal) {
+        let begun = self.program.filter(|_| self.has_begun && self.until_exec.is_none());
+        let sent = match begun.ok_or(ControlError::NotStarted)? {
+            MainProcess::Known(program) => sys::signal_process(program, signal),
+            MainProcess::FirstChildOf(init) => {
+                init.first_child().and_then(|program| sys::signal_process(program.as_fd(), signal))
+            }
+        };
+        match sent {
             Ok(()) => Ok(()),
             Err(error) => Err(match error.raw_os_error() {
                 Some(libc::ESRCH) => ControlError::Ended,

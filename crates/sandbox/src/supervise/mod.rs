@@ -24,7 +24,7 @@ use super::locks::LockWatch;
 use crate::launch::handshake::StatusPipe;
 use crate::launch::process::InitProcess;
 use crate::supervise::classify::KillReason;
-use crate::supervise::control::Controls;
+use crate::supervise::control::{Controls, MainProcess};
 use crate::supervise::cpu_watch::CpuWatch;
 use crate::supervise::io::{IoThread, IoTokens, StdioPipes};
 use crate::supervise::observation::Observation;
@@ -70,12 +70,14 @@ pub fn supervise(
     sink: &mut Option<Box<dyn OutputSink>>,
 ) -> std::io::Result<Observation> {
     let tokens = IoTokens::new()?;
+    let own = || MainProcess::FirstChildOf(parts.process);
+    let main = parts.program.map_or_else(own, MainProcess::Known);
     let mut state = SuperviseLoop {
         observed: Observation::default(),
         setup: Deadline::after(SETUP_WAIT),
         client: ClientState::of(watch),
         cpu: CpuWatch::new(parts.limits.cpu_total_max),
-        controls: Controls::new(watch.control.as_ref(), parts.release, parts.terminal),
+        controls: Controls::new(watch.control.as_ref(), Some(main), parts.release, parts.terminal),
     };
     let overflowed = thread::scope(|scope| {
         let mut io_thread = IoThread::new(scope, &tokens, streams, sink);
@@ -189,7 +191,7 @@ impl SuperviseLoop<'_> {
                     io_thread.start()?;
                 }
                 self.cpu.program_began(parts.group);
-                self.controls.program_began(parts.process, parts.program);
+                self.controls.program_began();
                 parts.locks.program_began()?;
                 if ready.contains(&SuperviseEvent::LocksEnded) {
                     parts.locks.end();

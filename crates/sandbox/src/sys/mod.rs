@@ -132,6 +132,18 @@ pub fn detached_private_trees(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> 
     Ok(trees)
 }
 
+/// As [`detached_private_trees`], with ids mapped by `userns`.
+pub fn detached_trees_with_ids(
+    directory: BorrowedFd<'_>,
+    userns: BorrowedFd<'_>,
+) -> io::Result<OwnedFd> {
+    let depth = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    let trees = detached_tree(directory.as_raw_fd(), c"", depth)?;
+    let userns = u64::from(userns.as_raw_fd().unsigned_abs());
+    set_mount_attributes(trees.as_fd(), depth, [MOUNT_ATTR_IDMAP, 0, libc::MS_PRIVATE, userns])?;
+    Ok(trees)
+}
+
 /// Calls `mount_setattr` on `tree` with the words of a struct mount_attr: attributes to set,
 /// attributes to clear, propagation, user namespace.
 fn set_mount_attributes(

@@ -111,3 +111,19 @@ pub(crate) fn seek(
         Err(errno) => Err(errno).during("seek"),
     }
 }
+
+/// The next piece without holes from `at` on, of a file of `size` bytes.
+pub(crate) fn data_after(
+    file: &File,
+    at: i64,
+    size: i64,
+) -> Result<Option<(i64, i64)>, WorkspaceFault> {
+    if at >= size {
+        return Ok(None);
+    }
+    let Some(start) = seek(file, at, Whence::SeekData)?.filter(|start| *start < size) else {
+        return Ok(None);
+    };
+    let end = seek(file, start, Whence::SeekHole)?.unwrap_or(size);
+    Ok(Some((start, end.min(size))))
+}

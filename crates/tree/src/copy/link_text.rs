@@ -1,4 +1,23 @@
-//! Where the text of a symbolic link leads.
+//! The text of a symbolic link, and where it leads.
+
+use std::ffi::{CStr, OsString};
+use std::os::fd::BorrowedFd;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, readlinkat};
+use nix::sys::stat::{FileStat, fstatat};
+
+/// The status and the text of the link `name`.
+///
+/// # Errors
+/// `EINVAL` if it is no link. A program can exchange the entry at any moment.
+pub(crate) fn read_link(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+) -> Result<(FileStat, OsString), Errno> {
+    let stat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    Ok((stat, readlinkat(directory, name)?))
+}
 
 /// Whether a link with this text, in a directory `depth` levels below the top of the copy, cannot
 /// lead out of the copy, whatever other links the copy has.

@@ -11,17 +11,18 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, readlinkat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 
 use super::error::{During, WorkspaceError, WorkspaceFault};
 use super::status;
 use super::walk::{FileKind, TreeWalk, WalkEvent, as_path};
 use crate::copy::attributes::{Attributes, make_link};
 use crate::copy::copy_file::{FileCopier, Piece};
+use crate::copy::link_text::read_link;
 use crate::walk::budget::{TreeBudget, TreeLimits};
 use crate::walk::dir_stack::DirStack;
 use crate::walk::open_beneath;
+use crate::walk::stop_check::StopCheck;
 use cofferdam_core::values::owner::Owner;
 
 /// The contents of a copy.
@@ -51,11 +52,25 @@ pub fn copy_tree(
     owner: Owner,
     limits: &TreeLimits,
 ) -> Result<Copied, WorkspaceError> {
+    copy_tree_until(source, target, owner, limits, StopCheck::never())
+}
+
+/// As [`copy_tree`], unless `stop` ends it.
+///
+/// # Errors
+/// As [`copy_tree`], and [`WorkspaceError::Stopped`].
+pub fn copy_tree_until(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    owner: Owner,
+    limits: &TreeLimits,
+    stop: StopCheck<'_>,
+) -> Result<Copied, WorkspaceError> {
     let root = fstat(source).during("stat").map_err(|fault| fault.at("."))?;
     let mut walk = TreeWalk::to_read(source, limits.entries_max)
         .during("list")
         .map_err(|fault| fault.at("."))?;
-    let mut copy = Copy::new(target, owner, limits);
+    let mut copy = Copy::new(target, owner, limits, stop);
     while let Some(event) = walk.advance()? {
         copy.take(&walk, &event)?;
     }
@@ -64,7 +79,7 @@ pub fn copy_tree(
 }
 
 /// A copy in progress: the target side of the walk over the source.
-struct Copy<'target> {
+struct Copy<'target, 'stop> {
     target: DirStack<'target>,
     /// The attributes of the directories that the copy is in. They are set when a directory is left,
     /// because each new entry changes its time.
@@ -73,10 +88,16 @@ struct Copy<'target> {
     budget: TreeBudget,
     copied: Copied,
     copier: FileCopier,
+    stop: StopCheck<'stop>,
 }
 
-impl<'target> Copy<'target> {
-    fn new(target: BorrowedFd<'target>, owner: Owner, limits: &TreeLimits) -> Self {
+impl<'target, 'stop> Copy<'target, 'stop> {
+    fn new(
+        target: BorrowedFd<'target>,
+        owner: Owner,
+        limits: &TreeLimits,
+        stop: StopCheck<'stop>,
+    ) -> Self {
         Self {
             target: DirStack::new(target),
             attributes: Vec::new(),
@@ -84,6 +105,7 @@ impl<'target> Copy<'target> {
             budget: TreeBudget::new(*limits),
             copied: Copied::default(),
             copier: FileCopier::default(),
+            stop,
         }
     }
 
@@ -113,6 +135,7 @@ impl<'target> Copy<'target> {
     }
 
     fn count(&mut self, walk: &TreeWalk<'_>) -> Result<(), WorkspaceFault> {
+        self.stop.check()?;
         Ok(self.budget.take_entry(walk.depth())?)
     }
 
@@ -155,10 +178,13 @@ impl<'target> Copy<'target> {
         }
         let target = open_beneath::create_file(self.target.current(), name).during("create")?;
         let target = File::from(target);
-        let budget = &mut self.budget;
-        self.copier.contents(&source, &target, &stat, |piece| match piece {
-            Piece::Data(data) => Ok(budget.take_bytes(data.len() as u64)?),
-            Piece::Hole(_) => Ok(()),
+        let (budget, stop) = (&mut self.budget, self.stop);
+        self.copier.contents(&source, &target, &stat, |piece| {
+            stop.check()?;
+            match piece {
+                Piece::Data(data) => Ok(budget.take_bytes(data.len() as u64)?),
+                Piece::Hole(_) => Ok(()),
+            }
         })?;
         Attributes::of_file(&stat).settle(target.as_fd(), self.owner)?;
         self.copied.files += 1;
@@ -166,8 +192,7 @@ impl<'target> Copy<'target> {
     }
 
     fn symlink(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), WorkspaceFault> {
-        let stat = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
-        let text = readlinkat(from, name).during("readlink")?;
+        let (stat, text) = read_link(from, name).during("readlink")?;
         make_link(self.target.current(), name, &text, &stat, self.owner)?;
         self.copied.files += 1;
         Ok(())

@@ -36,7 +36,8 @@ pub enum FilesError {
         /// The path up to the link.
         path: PathBuf,
     },
-    /// The path is no regular file, or no directory, as the operation wants it.
+    /// The path is no regular file, or no directory, as the operation wants it, or a program has
+    /// exchanged it during the operation.
     #[error("{path:?} has the wrong type")]
     NotRegular {
         /// The path.
@@ -127,7 +128,9 @@ impl FilesError {
         match errno {
             Errno::ENOENT => Self::NotFound { path },
             Errno::ELOOP => Self::ThroughLink { path },
-            Errno::ENOTDIR | Errno::EISDIR | Errno::ENXIO => Self::NotRegular { path },
+            Errno::ENOTDIR | Errno::EISDIR | Errno::ENXIO | Errno::ESTALE => {
+                Self::NotRegular { path }
+            }
             Errno::EEXIST => Self::Exists { path },
             Errno::EROFS => Self::ReadOnly { path },
             Errno::ENOTEMPTY => Self::NotEmpty { path },

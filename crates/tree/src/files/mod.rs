@@ -20,7 +20,9 @@ mod tests;
 mod write;
 
 pub use self::archive::{
-    ArchiveContents, ArchiveLimits, Spool, judge_tree, pack, unpack, unpack_tree,
+    ArchiveContents, ArchiveLimits, Spool, StrictArchive, StrictContents, StrictError,
+    StrictLimits, StrictRule, UnsafeReason, archive_property, judge_tree, pack, unpack,
+    unpack_strict, unpack_tree,
 };
 pub use self::change::{delete, make_directory, move_entry};
 pub use self::collect::{
@@ -35,5 +37,7 @@ pub use self::list::{DirectoryPage, ListRange, list};
 pub use self::location::{FileArea, FileLocation, PathRule};
 pub use self::read::{EntryType, FileInfo, OpenedFile, get, stat};
 pub use self::resolve::WorkspaceRoot;
-pub use self::stage::{DirectorySource, HostEntry, HostRoots, StageBatch, StagedAccess};
+pub use self::stage::{
+    DirectorySource, HostEntry, HostRoots, StageBatch, StagedAccess, fill_read_only, open_read_only,
+};
 pub use self::write::{NewFile, put_file, put_files};

@@ -10,7 +10,7 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::attributes::{EntryStatus, LayerMarks, settle_unopened};
-use super::beneath::Beneath;
+use super::beneath::{Beneath, ShownBelow};
 use super::entries::{self, Below, HardLinks};
 use crate::copy::copy_file::FileCopier;
 use crate::error::{During, WorkspaceError, WorkspaceFault};
@@ -120,8 +120,8 @@ impl Application<'_, '_> {
         let marks = self.options.marks;
         let parent = self.target.current();
         let below = entries::below(parent, name)?;
-        let opaque = marks.is_opaque(upper)?;
-        let merges = below == Below::Directory && !opaque;
+        let (opaque, redirect) = (marks.is_opaque(upper)?, marks.redirect(upper)?);
+        let merges = below == Below::Directory && !opaque && redirect.is_none();
         if !merges {
             if below != Below::Nothing {
                 entries::remove(parent, name)?;
@@ -129,14 +129,26 @@ impl Application<'_, '_> {
             mkdirat(parent, name, Mode::S_IRWXU).during("mkdir")?;
         }
         let made = entries::open_directory(parent, name)?;
+        let leads_elsewhere = redirect.is_some() || (merges && marks.redirect(&made)?.is_some());
         let hides = if merges { marks.is_opaque(&made)? } else { opaque || below == Below::Other };
-        if !merges && hides && self.beneath.exists() {
+        if let Some(path) = &redirect {
+            marks.set_redirect(&made, path).during("set attribute")?;
+        } else if !merges && hides && self.beneath.exists() {
             marks.set_opaque(&made)?;
         }
-        self.beneath.enter(name, hides)?;
-        if opaque && self.options.consume {
-            // The target's directory hides what lies below now, and shows what is taken from here.
-            marks.clear_opaque(upper)?;
+        let shown = match (leads_elsewhere, hides) {
+            (true, _) => ShownBelow::Elsewhere,
+            (false, true) => ShownBelow::Nothing,
+            (false, false) => ShownBelow::Own,
+        };
+        self.beneath.enter(name, shown)?;
+        if self.options.consume {
+            // The target's directory shows what the upper one did now, with what is taken from there.
+            match redirect {
+                Some(_) => marks.clear_redirect(upper)?,
+                None if opaque => marks.clear_opaque(upper)?,
+                None => {}
+            }
         }
         let made_stat = fstat(&made).during("stat")?;
         self.target.descend(made, &made_stat);

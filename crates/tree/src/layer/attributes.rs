@@ -15,6 +15,9 @@ use nix::unistd::{Gid, Uid, fchown, fchownat};
 use crate::error::{During, WorkspaceFault};
 use crate::status;
 
+/// How the names of attributes begin that a copy of a file has: those of its owner, and access lists.
+const KEPT_PREFIXES: [&[u8]; 2] = [b"user.", b"system.posix_acl_"];
+
 /// Extended attributes of open files. This crate makes no unsafe calls, and there are no others for
 /// them.
 pub trait ExtendedAttributes: Debug + Sync {
@@ -39,8 +42,41 @@ pub struct LayerMarks<'calls> {
 }
 
 impl LayerMarks<'_> {
+    fn attribute(self, name: &[u8]) -> CString {
+        CString::new([self.prefix.to_bytes(), name].concat()).unwrap_or_default()
+    }
+
     fn opaque(self) -> CString {
-        CString::new([self.prefix.to_bytes(), b"opaque"].concat()).unwrap_or_default()
+        self.attribute(b"opaque")
+    }
+
+    fn redirect_name(self) -> CString {
+        self.attribute(b"redirect")
+    }
+
+    /// The path below the root of the overlay at which lies what shows through `directory`, if it is another one than
+    /// its own.
+    pub(crate) fn redirect(self, directory: impl AsFd) -> Result<Option<Vec<u8>>, WorkspaceFault> {
+        self.calls.value(directory.as_fd(), &self.redirect_name()).during("get attribute")
+    }
+
+    /// Lets the directory of lower layers at `path`, which begins at the root of the overlay, show through `directory`,
+    /// and nothing else. No overlay may know `directory` meanwhile.
+    ///
+    /// # Errors
+    /// There is no room for the mark.
+    pub fn set_redirect(self, directory: impl AsFd, path: &[u8]) -> io::Result<()> {
+        let directory = directory.as_fd();
+        // Opaque, a directory shows nothing of lower layers, wherever it lies.
+        if self.calls.value(directory, &self.opaque())?.is_some() {
+            self.calls.remove(directory, &self.opaque())?;
+        }
+        self.calls.set(directory, &self.redirect_name(), path)
+    }
+
+    /// Ends the effect of [`LayerMarks::set_redirect`].
+    pub(crate) fn clear_redirect(self, directory: impl AsFd) -> Result<(), WorkspaceFault> {
+        self.calls.remove(directory.as_fd(), &self.redirect_name()).during("remove attribute")
     }
 
     /// Whether nothing shows through `directory` that lies below.
@@ -59,12 +95,19 @@ impl LayerMarks<'_> {
         self.calls.remove(directory.as_fd(), &self.opaque()).during("remove attribute")
     }
 
-    /// Gives `target` the attributes of `source`, and no others but overlayfs's.
+    /// Whether the attribute `name` is one that the owner of a file sets. Those of overlayfs, of security
+    /// modules and of the host's root are none.
+    fn is_users(self, name: &CStr) -> bool {
+        let name = name.to_bytes();
+        let is_kept = KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        is_kept && !name.starts_with(self.prefix.to_bytes())
+    }
+
+    /// Gives `target` the attributes that the owner of `source` has set, and no others of that kind.
     fn copy(self, source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), WorkspaceFault> {
-        let foreign = |name: &CString| !name.to_bytes().starts_with(self.prefix.to_bytes());
         let names = |file| -> Result<Vec<CString>, WorkspaceFault> {
             let names = self.calls.names(file).during("list attributes")?;
-            Ok(names.into_iter().filter(foreign).collect())
+            Ok(names.into_iter().filter(|name| self.is_users(name)).collect())
         };
         let wanted = names(source)?;
         for stale in names(target)?.iter().filter(|name| !wanted.contains(name)) {

@@ -8,3 +8,4 @@ pub(crate) mod attributes;
 mod beneath;
 pub(crate) mod digest;
 mod entries;
+pub(crate) mod redirects;

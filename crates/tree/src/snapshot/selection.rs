@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, readlinkat};
+use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, fstatat};
 
 use super::rules::{SnapshotLimits, SnapshotRules, Verdict};
-use crate::copy::link_text::stays_inside;
+use crate::copy::link_text::{read_link, stays_inside};
 use crate::error::{During, WorkspaceError, WorkspaceFault};
 use crate::walk::budget::{TreeBudget, TreeLimit, TreeLimits};
 use crate::walk::dir_stack::Identity;
@@ -234,7 +234,7 @@ impl<'a> Selection<'a> {
                 self.steps.push_back(SnapshotStep::File { name });
             }
             (_, FileKind::Symlink) => {
-                let (stat, text) = match self.read_link(&name) {
+                let (stat, text) = match read_link(self.walk.directory(), &name) {
                     Ok(link) => link,
                     Err(changed) => return self.changed(changed, "readlink"),
                 };
@@ -256,12 +256,6 @@ impl<'a> Selection<'a> {
             (_, errno) => return self.changed(errno, "open"),
         }
         Ok(())
-    }
-
-    fn read_link(&self, name: &CStr) -> Result<(FileStat, OsString), Errno> {
-        let directory = self.walk.directory();
-        let stat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        Ok((stat, readlinkat(directory, name)?))
     }
 
     /// Skips an entry that, by `errno`, has disappeared or changed its type: others may change the

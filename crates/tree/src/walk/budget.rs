@@ -27,6 +27,12 @@ pub enum TreeLimit {
         /// The limit.
         max: u64,
     },
+    /// The lengths of all paths together.
+    #[error("paths of more than {max} bytes together")]
+    PathsBytes {
+        /// The limit.
+        max: u64,
+    },
     /// The contents of regular files together.
     #[error("more than {max} bytes")]
     Bytes {

@@ -77,6 +77,12 @@ impl<'root> OrderedWalk<'root> {
         Ok(walk)
     }
 
+    /// The walk without the entry `name` of the root. Nothing was visited yet.
+    pub(crate) fn without(mut self, name: &CStr) -> Self {
+        self.tasks.retain(|task| task.name.as_c_str() != name);
+        self
+    }
+
     /// The directory of the last entry.
     pub(crate) fn directory(&self) -> BorrowedFd<'_> {
         self.dirs.current()

@@ -53,7 +53,7 @@ pub async fn outputs(State(state): State<Arc<EngineState>>, request: Request) ->
 
 /// Stages a directory that a request names, or that is its body.
 pub async fn directory(State(state): State<Arc<EngineState>>, request: Request) -> Response {
-    let staged = if is_archive(request.headers()) {
+    let staged = if is_archive(request.headers(), request.uri()) {
         try_archive(&state, request).await
     } else {
         let stores = Arc::clone(state.service().stores());
@@ -91,11 +91,14 @@ async fn try_put_skill(state: &EngineState, request: Request) -> Result<Response
     Ok(response::json(status, &stored))
 }
 
-/// Whether the body is an archive. Without a type it is JSON.
-fn is_archive(headers: &HeaderMap) -> bool {
+/// Whether the body is an archive: it has the type of one, or the query has what a request in JSON has in its body.
+/// Clients name any type for bytes, or none.
+fn is_archive(headers: &HeaderMap, uri: &Uri) -> bool {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = media_type.and_then(|text| text.split(';').next()).unwrap_or_default().trim();
+    let is_json = media_type.eq_ignore_ascii_case("application/json");
     ARCHIVES.iter().any(|archive| archive.eq_ignore_ascii_case(media_type))
+        || (!is_json && uri.query().is_some_and(|query| !query.is_empty()))
 }
 
 /// The workspace, and what the query says about the archive in the body.
@@ -117,17 +120,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_an_archive_by_its_media_type() {
-        for (media_type, is) in [
-            (None, false),
-            (Some("application/json"), false),
-            (Some("text/plain"), false),
-            (Some("application/x-tar"), true),
-            (Some("Application/GZIP"), true),
-            (Some("application/x-tar; charset=binary"), true),
+    fn a_body_is_an_archive_by_its_media_type_or_by_the_query() {
+        for (media_type, query, is) in [
+            (None, "", false),
+            (Some("application/json"), "", false),
+            (Some("text/plain"), "", false),
+            (Some("application/x-tar"), "", true),
+            (Some("Application/GZIP"), "", true),
+            (Some("application/x-tar; charset=binary"), "", true),
+            (None, "?to=x", true),
+            (Some("application/x-www-form-urlencoded"), "?to=x", true),
+            (Some("application/json; charset=utf-8"), "?to=x", false),
         ] {
             let headers = media_type.map(|text| (CONTENT_TYPE, text.parse().unwrap()));
-            assert_eq!(is_archive(&headers.into_iter().collect()), is, "{media_type:?}");
+            let uri: Uri = format!("/v1/workspaces/w/stage-directory{query}").parse().unwrap();
+            let told = is_archive(&headers.into_iter().collect(), &uri);
+            assert_eq!(told, is, "{media_type:?} {query}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! `/v1/workspaces/{id}`: `run`, `processes` and `restart`.
+//! `/v1/workspaces/{id}`: `run`, `processes`, `restart`, `network` and `egress`.
 
+mod network;
 mod processes;
 mod runs;
 
@@ -17,4 +18,6 @@ pub fn routes() -> Router<Arc<EngineState>> {
         .route("/v1/workspaces/{id}/processes", get(processes::list))
         .route("/v1/workspaces/{id}/processes/{pid}/signal", post(processes::signal))
         .route("/v1/workspaces/{id}/restart", post(processes::restart))
+        .route("/v1/workspaces/{id}/network", get(network::view).put(network::replace))
+        .route("/v1/workspaces/{id}/egress", get(network::records))
 }

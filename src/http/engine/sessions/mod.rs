@@ -20,7 +20,7 @@ use super::idempotency::answer_post;
 use super::kept_answers::KeptAnswer;
 use super::page::PageQuery;
 use super::query::{QueryParams, WORKSPACES, workspace_id};
-use super::state::{EngineState, parse};
+use super::state::{EngineState, parse, parse_optional};
 use crate::http::error::HttpError;
 use crate::http::request::access::token_name;
 use crate::http::request::percent_decode;
@@ -313,7 +313,7 @@ async fn session_and<T: DeserializeOwned + Default>(
     QueryParams::parse(&head.uri, &[])?;
     let found = find(state, &token_name(&head.extensions), &head.uri)?;
     let body = state.read(&head.headers, body).await?;
-    let body = if body.is_empty() { parse(b"{}")? } else { parse(&body)? };
+    let body = parse_optional(&body)?;
     Ok((found, body))
 }
 
@@ -346,8 +346,19 @@ async fn wait_end(session: &Session, grace: Duration) -> Result<(), EngineError>
 }
 
 fn signed(params: &QueryParams, key: &str) -> Result<Option<i64>, EngineError> {
-    let parse = |text: &str| text.parse().map_err(|_| EngineError::invalid(key, "want a number"));
-    params.get(key).map(parse).transpose()
+    let wrong = || EngineError::invalid(key, "want a whole number");
+    params.get(key).map(|text| whole_number(text).ok_or_else(wrong)).transpose()
+}
+
+/// The number in decimal digits. One that is too large for the type is the largest of it: all of ours are clamped.
+fn whole_number(text: &str) -> Option<i64> {
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = is_number.then(|| digits.parse().unwrap_or(i64::MAX))?;
+    Some(if is_negative { -number } else { number })
 }
 
 fn limit(limit: Option<i64>) -> Option<usize> {
@@ -360,4 +371,28 @@ fn shown(session: &Session) -> Response {
 
 fn ok(value: &impl Serialize) -> Response {
     response::json(StatusCode::OK, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_has_digits_only_and_is_clamped() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-7", Some(-7)),
+            ("007", Some(7)),
+            ("99999999999999999999", Some(i64::MAX)),
+            ("-99999999999999999999", Some(-i64::MAX)),
+            ("", None),
+            ("-", None),
+            ("+1", None),
+            ("--1", None),
+            ("1.5", None),
+            (" 1", None),
+        ] {
+            assert_eq!(whole_number(text), number, "{text:?}");
+        }
+    }
 }

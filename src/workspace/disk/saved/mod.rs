@@ -15,5 +15,5 @@ mod record;
 mod store;
 mod sweep;
 
-pub use record::{SavedRecord, SavedUsage};
+pub use record::{SavedMounts, SavedRecord, SavedUsage};
 pub use store::{SavedKind, SavedStore, Saving};

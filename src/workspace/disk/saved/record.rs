@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{ReadFault, StoreDir, StoreError};
 use crate::workspace::request::WorkspaceSettings;
+use cofferdam_sandbox::engine::MountedTree;
 
 /// The name of the file.
 const FILE: &str = "settings.json";
@@ -43,6 +44,9 @@ pub struct SavedRecord {
     pub bytes: u64,
     /// Which versions of artifacts were staged into it.
     pub staged: Vec<(String, u64)>,
+    /// The read-only trees that it shows. They are saved with the files, and are not in `used`.
+    #[serde(default)]
+    pub mounted: SavedMounts,
     /// What it was created with; for a snapshot, what its workspace was created with.
     pub settings: WorkspaceSettings,
 }
@@ -54,6 +58,29 @@ pub struct SavedUsage {
     pub bytes: u64,
     /// Files and directories.
     pub inodes: u64,
+}
+
+/// The read-only trees that a workspace shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedMounts {
+    /// Where they were mounted.
+    pub places: Vec<String>,
+    /// What copies of them in the workspace would use.
+    pub used: SavedUsage,
+}
+
+impl SavedMounts {
+    /// Those of `mounted`.
+    pub fn of(mounted: &[MountedTree]) -> Self {
+        let mut mounts = Self::default();
+        for MountedTree { tree, path } in mounted {
+            let used = tree.used();
+            mounts.used.bytes = mounts.used.bytes.saturating_add(used.bytes);
+            mounts.used.inodes = mounts.used.inodes.saturating_add(used.inodes);
+            mounts.places.push(path.display().to_string());
+        }
+        mounts
+    }
 }
 
 impl SavedRecord {
@@ -78,8 +105,20 @@ impl SavedRecord {
             files: 0,
             bytes: 0,
             staged: Vec::new(),
+            mounted: SavedMounts::default(),
             settings,
         }
+    }
+
+    /// The read-only trees, and the room that they and whatever exceeds the limits need besides the limits.
+    pub fn mounts(&self) -> SavedMounts {
+        let mut mounts = self.mounted.clone();
+        let beyond = |used: u64, limit: u64| used.saturating_sub(limit);
+        let bytes = beyond(self.used.bytes, self.settings.disk_bytes);
+        let inodes = beyond(self.used.inodes, self.settings.inodes);
+        mounts.used.bytes = mounts.used.bytes.saturating_add(bytes);
+        mounts.used.inodes = mounts.used.inodes.saturating_add(inodes);
+        mounts
     }
 
     /// The time left until it has been unused for `keep`.

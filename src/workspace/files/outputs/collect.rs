@@ -1,24 +1,22 @@
 //! Collects outputs by a specification.
 
+use std::path::Path;
 use std::time::SystemTime;
 
 use super::name_template::NameTemplate;
 use super::save::save_files;
 use crate::workspace::artifacts::SavedVersion;
-use crate::workspace::error::{EngineCode, EngineError};
+use crate::workspace::error::EngineError;
 use crate::workspace::files::error::engine_error;
+use crate::workspace::files::patterns::relative_patterns;
 use crate::workspace::files::staging::records::metadata_with;
 use crate::workspace::files::staging::stores::EngineStores;
-use crate::workspace::helpers::{
-    FileRef, OmittedOutput, OutputManifest, OutputRecord, OutputSpec, normalize_globs,
-};
+use crate::workspace::helpers::{FileRef, OmittedOutput, OutputManifest, OutputRecord, OutputSpec};
 use crate::workspace::request::encode;
 use crate::workspace::service::live::WorkspaceUse;
 use crate::workspace::service::span::Span;
 use cofferdam_core::values::utc::rfc3339;
-use cofferdam_tree::files::{
-    self, CollectLimits, CollectOmission, CollectedFile, CollectedFiles, FilesError,
-};
+use cofferdam_tree::files::{self, CollectLimits, CollectOmission, CollectedFile, CollectedFiles};
 
 /// Files that are collected unless the specification has another number.
 const FILES_DEFAULT: usize = 100;
@@ -49,29 +47,19 @@ pub fn collect_output_files(
     Ok(collect(used, stores, spec, true)?.files)
 }
 
-/// Judges the patterns and the template of `spec`, the value of the field `field` of a request.
+/// Judges the patterns and the template of `spec`, the value of the field `field` of a request. `top` is where programs
+/// see the workspace; patterns below it are judged only if it is known.
 ///
 /// # Errors
 /// The first one that is malformed.
-pub fn check_outputs(field: &str, spec: &OutputSpec) -> Result<(), EngineError> {
-    let globs = files::check_patterns(&normalize_globs(&spec.globs)).map_err(bad_pattern);
-    globs.and_then(|()| NameTemplate::parse(&spec.name_template).map(drop)).map_err(|error| {
-        let path = error.details.get("path").and_then(|path| path.as_str()).unwrap_or_default();
-        let path = format!("{field}.{path}");
-        match error.code {
-            EngineCode::InvalidRequest => error.with("path", path),
-            _ => error,
-        }
-    })
-}
-
-fn bad_pattern(error: FilesError) -> EngineError {
-    match error {
-        FilesError::BadPattern { index, reason } => {
-            EngineError::invalid(&format!("globs[{index}]"), reason)
-        }
-        error => engine_error(error),
-    }
+pub fn check_outputs(
+    field: &str,
+    spec: &OutputSpec,
+    top: Option<&Path>,
+) -> Result<(), EngineError> {
+    relative_patterns(&format!("{field}.globs"), &spec.globs, top)?;
+    let template = NameTemplate::parse(&spec.name_template).map(drop);
+    template.map_err(|error| error.with("path", format!("{field}.name_template")))
 }
 
 fn collect(
@@ -82,9 +70,10 @@ fn collect(
 ) -> Result<OutputManifest, EngineError> {
     let span = Span::begin("workspace.collect");
     let template = NameTemplate::parse(&spec.name_template)?;
-    let globs = normalize_globs(&spec.globs);
-    let collected = used.workspace().with_root(|root| files::collect(root, &globs, limits(spec)));
-    let CollectedFiles { files, omitted, limits_hit } = collected.map_err(bad_pattern)?;
+    let live = used.workspace();
+    let globs = relative_patterns("globs", &spec.globs, Some(live.settings.path.as_path()))?;
+    let collected = live.with_root(|root| files::collect(root, &globs, limits(spec)));
+    let CollectedFiles { files, omitted, limits_hit } = collected.map_err(engine_error)?;
     let saved = match spec.save {
         true => save_files(used.workspace(), stores, &template, &files)?,
         false => Vec::new(),

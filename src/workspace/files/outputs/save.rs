@@ -6,6 +6,7 @@ use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::staging::scope::artifact_scope;
 use crate::workspace::files::staging::stores::EngineStores;
 use crate::workspace::service::live::LiveWorkspace;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_tree::files::CollectedFile;
 
 /// Saves `files` as the next versions of artifacts that `template` names. All of them are on the disk before the
@@ -19,7 +20,8 @@ pub fn save_files(
     template: &NameTemplate,
     files: &[CollectedFile],
 ) -> Result<Vec<SavedVersion>, EngineError> {
-    if let Some(cut) = files.iter().find(|file| file.truncated) {
+    let cut = files.iter().find(|file| file.truncated);
+    if let Some(cut) = cut.filter(|_| !weakened::lacks(Wall::Whole)) {
         let words = "a file that would be saved was cut";
         let name = cut.name.display().to_string();
         return Err(EngineError::new(EngineCode::CollectTruncatedSave, words).with("path", name));

@@ -7,15 +7,16 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use super::mount::{kept_tree, mount_alone};
 use super::records::metadata_with;
 use super::request::StageDirectoryRequest;
-use super::source::{host_path, open_host, tree_error};
+use super::source::{host_path, open_host};
 use super::stores::EngineStores;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::archive::spool_archive;
-use crate::workspace::files::error::{engine_error, locate};
-use crate::workspace::helpers::SkillMeta;
+use crate::workspace::files::error::{engine_error, locate, tree_error};
 use crate::workspace::helpers::constants::{DIR_SKILLS, META_FILE_NAME};
+use crate::workspace::helpers::{METADATA_BYTES_MAX, SkillMeta};
 use crate::workspace::service::live::WorkspaceUse;
 use crate::workspace::service::span::Span;
 use cofferdam_core::values::utc::rfc3339;
@@ -34,7 +35,7 @@ pub struct StagedDirectoryView {
     pub digest: String,
     /// The number of its files.
     pub files: u64,
-    /// Whether it is a mount. Every workspace has its own copy.
+    /// Whether it is a mount of one copy for all workspaces.
     pub mount_used: bool,
 }
 
@@ -93,53 +94,113 @@ fn stage(
     source: &StagedSource,
 ) -> Result<StagedDirectoryView, EngineError> {
     let span = Span::begin("workspace.stage.dir");
+    let staged = match mount(used, request, source) {
+        Some(mounted) => mounted,
+        None => copy(used, request, source)?,
+    };
+    let host_path = match source {
+        StagedSource::Host { path, .. } => path.as_str(),
+        StagedSource::Skill(_) | StagedSource::Sent(_) => "",
+    };
+    span.end_stage_directory(&used.workspace().id, host_path, &staged.to, staged.mount_used);
+    Ok(staged)
+}
+
+impl StagedSource {
+    fn files(&self, archive: ArchiveLimits) -> DirectorySource<'_> {
+        match self {
+            Self::Host { directory, .. } => DirectorySource::Directory(directory.as_fd()),
+            Self::Skill(spool) | Self::Sent(spool) => DirectorySource::Archive(spool, archive),
+        }
+    }
+}
+
+/// Mounts the files, if the request permits it. None if that is not possible: then they are copied, and an error is
+/// that of the copy.
+fn mount(
+    used: &mut WorkspaceUse,
+    request: &StageDirectoryRequest,
+    source: &StagedSource,
+) -> Option<StagedDirectoryView> {
+    if request.read_only != Some(true) || request.allow_mount != Some(true) {
+        return None;
+    }
+    let skill = match source {
+        StagedSource::Skill(_) => request.digest.as_deref(),
+        StagedSource::Host { .. } | StagedSource::Sent(_) => None,
+    };
+    let live = used.workspace();
+    live.with_root(|root| place(root, request)).ok()?;
+    let kept = kept_tree(live, source.files(ArchiveLimits::default()), skill)?;
+    // The records.
+    used.reserve(2 * METADATA_BYTES_MAX).ok()?;
+    let live = used.workspace();
+    let digest = kept.digest.clone();
+    let locate = |root: &WorkspaceRoot<'_>| place(root, request);
+    let to = mount_alone(live, &kept, locate, |root, batch, to| {
+        let _turn = live.staged.metadata_turn();
+        add_skill_record(root, batch, to, (&digest.digest, true))
+    })?;
+    let DirectoryDigest { digest, files, .. } = digest;
+    Some(StagedDirectoryView { to: shown(&to), digest, files, mount_used: true })
+}
+
+fn copy(
+    used: &mut WorkspaceUse,
+    request: &StageDirectoryRequest,
+    source: &StagedSource,
+) -> Result<StagedDirectoryView, EngineError> {
     used.reserve(u64::MAX)?;
     let live = used.workspace();
     let usage = live.usage()?;
     let (entries_max, bytes_max) = (usage.limit_inodes, usage.limit_bytes);
     let limits = TreeLimits { entries_max, bytes_max, ..TreeLimits::default() };
     let archive = ArchiveLimits { entries_max, bytes_max, ..ArchiveLimits::default() };
-    let (host_path, from) = match source {
-        StagedSource::Host { path, directory } => {
-            (path.as_str(), DirectorySource::Directory(directory.as_fd()))
-        }
-        StagedSource::Skill(spool) | StagedSource::Sent(spool) => {
-            ("", DirectorySource::Archive(spool, archive))
-        }
-    };
     let access = match request.read_only {
         Some(true) => StagedAccess::ReadOnly,
         _ => StagedAccess::Writable,
     };
-    let (to, staged) = live.with_root(|root| {
+    live.with_root(|root| {
         let to = place(root, request)?;
         let mut batch = StageBatch::new(root);
+        let from = source.files(archive);
         let staged = batch.directory(&to, from, access, &limits).map_err(tree_error)?;
         check_stored(source, request, &staged)?;
         let _turn = live.staged.metadata_turn();
-        if let Some(name) = skill_name(&to) {
-            let now = SystemTime::now();
-            let skill = SkillMeta {
-                name: name.clone(),
-                rel_path: to.shown().display().to_string(),
-                digest: staged.digest.clone(),
-                mounted: false,
-                staged_at: rfc3339(now),
-            };
-            let metadata = metadata_with(root, now, |metadata| {
-                metadata.skills.insert(name, skill);
-            })?;
-            if let Some(contents) = metadata {
-                batch.metadata(&contents).map_err(engine_error)?;
-            }
-        }
+        add_skill_record(root, &mut batch, &to, (&staged.digest, false))?;
         batch.install().map_err(engine_error)?;
-        Ok::<_, EngineError>((to.shown().display().to_string(), staged))
+        let DirectoryDigest { digest, files, .. } = staged;
+        Ok(StagedDirectoryView { to: shown(&to), digest, files, mount_used: false })
+    })
+}
+
+/// Records the skill that is staged to `to`, with its digest and whether it is mounted, if `to` is the place of one.
+fn add_skill_record(
+    root: &WorkspaceRoot<'_>,
+    batch: &mut StageBatch<'_>,
+    to: &FileLocation,
+    (digest, mounted): (&str, bool),
+) -> Result<(), EngineError> {
+    let Some(name) = skill_name(to) else { return Ok(()) };
+    let now = SystemTime::now();
+    let skill = SkillMeta {
+        name: name.clone(),
+        rel_path: shown(to),
+        digest: digest.to_owned(),
+        mounted,
+        staged_at: rfc3339(now),
+    };
+    let metadata = metadata_with(root, now, |metadata| {
+        metadata.skills.insert(name, skill);
     })?;
-    let mount_used = false;
-    span.end_stage_directory(&live.id, host_path, &to, mount_used);
-    let DirectoryDigest { digest, files, .. } = staged;
-    Ok(StagedDirectoryView { to, digest, files, mount_used })
+    match metadata {
+        Some(contents) => batch.metadata(&contents).map_err(engine_error),
+        None => Ok(()),
+    }
+}
+
+fn shown(to: &FileLocation) -> String {
+    to.shown().display().to_string()
 }
 
 /// The place of a directory: neither the workspace itself nor its records.

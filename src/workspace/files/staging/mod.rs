@@ -2,6 +2,7 @@
 
 mod directory;
 mod inputs;
+mod mount;
 pub(crate) mod records;
 pub(crate) mod request;
 pub(crate) mod scope;

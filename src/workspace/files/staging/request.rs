@@ -36,6 +36,6 @@ pub struct StageDirectoryRequest {
     pub to: String,
     /// Whether no program can change it.
     pub read_only: Option<bool>,
-    /// Whether one mount may stand for all copies. Every workspace has its own copy.
+    /// Whether a read-only directory may be a mount of one copy for all workspaces.
     pub allow_mount: Option<bool>,
 }

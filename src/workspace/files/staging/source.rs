@@ -133,14 +133,6 @@ pub fn host_path(src: &str) -> Result<String, EngineError> {
     }
 }
 
-/// The error of a tree that is copied into a workspace. The limits are the workspace's own.
-pub fn tree_error(error: FilesError) -> EngineError {
-    let is_too_large = matches!(error, FilesError::TooLarge { .. });
-    let error = engine_error(error);
-    let code = if is_too_large { EngineCode::WorkspaceDiskFull } else { error.code };
-    EngineError { code, ..error }
-}
-
 /// The error of an input that is not there.
 pub fn missing() -> EngineError {
     EngineError::new(EngineCode::InputNotFound, "the input is not found")

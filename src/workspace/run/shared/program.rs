@@ -58,7 +58,9 @@ fn start(
     // The sandbox counts as a program of the workspace: it has its files mounted.
     let program = live.begin_program(tree, program)?;
     let retained = Retained::of(Arc::new(program));
-    tree.lasting_sandbox(live.settings.path.clone(), own_bytes_max, limits, retained, watch)
+    let egress = live.network.grant_shared()?.map(|grant| grant.service());
+    let path = live.settings.path.clone();
+    tree.lasting_sandbox(path, own_bytes_max, limits, egress, retained, watch)
 }
 
 impl TreeSandbox for ProgramOfShared {

@@ -94,6 +94,7 @@ impl Keeper {
 
     fn kept_snapshot(&self, record: SavedRecord) -> Snapshot {
         let owner = TokenName::from(record.owner.as_str());
+        let taken = SnapshotFiles { frozen: None, is_kept: true, mounts: record.mounts() };
         Snapshot {
             id: record.id,
             created_at: record.created_at,
@@ -102,7 +103,7 @@ impl Keeper {
             bytes: record.bytes,
             source: record.settings,
             staged: record.staged,
-            taken: SnapshotFiles { frozen: None, is_kept: true },
+            taken,
             // There can be more than there may be now.
             _entry: self.snapshot_count.enter(&owner).ok(),
             owner,

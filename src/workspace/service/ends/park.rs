@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::keeper::Keeper;
 use super::parked::ParkedWorkspace;
 use super::save::usage_of;
-use crate::workspace::disk::saved::SavedKind;
+use crate::workspace::disk::saved::{SavedKind, SavedMounts};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::service::live::{LiveWorkspace, WorkspaceEnd};
 use crate::workspace::service::registry::Kept;
@@ -72,14 +72,16 @@ impl Keeper {
         live.doors().measure(&**tree)?;
         let used = usage_of(live)?;
         let now = SystemTime::now();
-        let record = match live.unchanged_since() {
+        let saved_at = live.unchanged_since();
+        let mut record = self.record_of(live, saved_at.unwrap_or(now), used);
+        record.mounted = SavedMounts::of(&tree.mounted());
+        let record = match saved_at {
             // Its files are in the store; its times may have changed.
-            Some(saved_at) => {
-                let mut record = self.record_of(live, saved_at, used);
+            Some(_) => {
                 record.kept_from = now;
                 store.update(SavedKind::Workspace, record)?
             }
-            None => self.write(tree.root(), self.record_of(live, now, used), &turn)?,
+            None => self.write(tree.root(), record, &turn)?,
         };
         Ok(ParkedWorkspace::new(live.number, record))
     }

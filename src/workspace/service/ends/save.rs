@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
 
 use super::keeper::Keeper;
-use crate::workspace::disk::saved::{SavedKind, SavedRecord, SavedUsage, Saving};
+use crate::workspace::disk::saved::{SavedKind, SavedMounts, SavedRecord, SavedUsage, Saving};
 use crate::workspace::error::EngineError;
 use crate::workspace::service::live::{LiveWorkspace, SaveTurn};
 use crate::workspace::trees::snapshots::freeze_files;
@@ -33,7 +33,8 @@ impl Keeper {
         let used = usage_of(live)?;
         let frozen = freeze_files(live)?;
         let saved_at = SystemTime::now();
-        let record = self.record_of(live, saved_at, used);
+        let mut record = self.record_of(live, saved_at, used);
+        record.mounted = SavedMounts::of(&frozen.mounted());
         let written = frozen.read(&mut |root| self.write(root, record.clone(), &turn).map(drop));
         drop(frozen);
         // The layers of the save are needed no more.
@@ -66,6 +67,7 @@ impl Keeper {
         let facts = live.facts();
         let mut settings = live.settings.clone();
         (settings.ttl, settings.idle) = (facts.ttl, facts.idle);
+        (settings.network, settings.placeholders) = live.network.recorded();
         let name = (live.id.clone(), live.owner.as_str().to_owned());
         let mut record = SavedRecord::new(name, (live.created_at, saved_at), used, settings);
         record.last_access = facts.last_access;

@@ -6,14 +6,15 @@ use std::time::{Duration, SystemTime};
 use super::park::busy;
 use super::parked::ParkedWorkspace;
 use crate::config::TokenName;
-use crate::workspace::disk::saved::SavedKind;
+use crate::workspace::disk::saved::{SavedKind, SavedMounts, SavedUsage};
 use crate::workspace::error::EngineError;
 use crate::workspace::request::StorageKind;
+use crate::workspace::service::ledger::DiskCharge;
 use crate::workspace::service::live::{WorkspaceEnd, WorkspaceUse, not_found};
 use crate::workspace::service::registry::{ChangeGuard, Kept};
 use crate::workspace::service::span::Span;
 use crate::workspace::service::{WorkspaceService, refusal};
-use crate::workspace::trees::{TreeDoors, TreeSettings, WorkspaceTree};
+use crate::workspace::trees::{TreeDoors, TreeSettings, WorkspaceTree, mount_again};
 use crate::workspace::view::WorkspaceView;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::StopCheck;
@@ -57,9 +58,10 @@ impl WorkspaceService {
         let store = self.keeper.store()?;
         let entry = self.workspaces.enter(owner).map_err(|full| refusal(full, "workspaces"))?;
         let mut charge = self.ledger.open(owner, settings.storage == StorageKind::Memory);
-        charge.set(record.used.bytes)?;
-        let tree = self.trees.make(TreeSettings::of(&settings))?;
-        self.restore(SavedKind::Workspace, &record.id, &*tree)?;
+        let mounts = record.mounts();
+        charge.set(record.used.bytes.saturating_add(mounts.used.bytes))?;
+        let saved = (SavedKind::Workspace, record.id.as_str());
+        let tree = self.remake(saved, &mounts, TreeSettings::of(&settings), &charge)?;
         let doors = TreeDoors::new(tree)?;
         charge.correct(doors.usage()?.own_bytes());
         // What is kept from now on is kept because it was used now.
@@ -77,7 +79,7 @@ impl WorkspaceService {
     }
 
     /// Changes how long a parked workspace lives once it is used again.
-    pub(in crate::workspace::service) fn prolong_parked(
+    pub fn prolong_parked(
         &self,
         parked: &ParkedWorkspace,
         ttl: Option<Duration>,
@@ -106,7 +108,7 @@ impl WorkspaceService {
     }
 
     /// Removes a workspace that is kept, with what the store has of it. Returns false: nothing is kept.
-    pub(in crate::workspace::service) fn purge(&self, kept: &Kept) -> Result<bool, EngineError> {
+    pub fn purge(&self, kept: &Kept) -> Result<bool, EngineError> {
         let registry = &self.reaping.registry;
         let deadline = Deadline::after(CHANGE_WAIT);
         let guard = registry.begin_change(kept.number(), deadline).ok_or_else(busy)?;
@@ -125,15 +127,32 @@ impl WorkspaceService {
         Ok(false)
     }
 
-    /// Makes saved files in a new tree.
-    pub(in crate::workspace::service) fn restore(
+    /// Makes saved files in a new tree. The read-only trees among them, `mounts`, are mounted again; until then the tree
+    /// has room for copies. One that cannot be mounted now stays a copy, which counts.
+    pub fn remake(
         &self,
-        kind: SavedKind,
-        id: &str,
-        tree: &dyn WorkspaceTree,
-    ) -> Result<(), EngineError> {
+        (kind, id): (SavedKind, &str),
+        mounts: &SavedMounts,
+        settings: TreeSettings,
+        charge: &DiskCharge,
+    ) -> Result<Box<dyn WorkspaceTree>, EngineError> {
+        let room = TreeSettings {
+            bytes: settings.bytes.saturating_add(mounts.used.bytes),
+            inodes: settings.inodes.saturating_add(mounts.used.inodes),
+            ..settings
+        };
+        let mut tree = self.trees.make(room)?;
         let late = Deadline::after(RESTORE_MAX);
         let stop = StopCheck(&|| late.passed());
-        self.keeper.store()?.restore(kind, id, (tree.root(), tree.owner()), stop)
+        self.keeper.store()?.restore(kind, id, (tree.root(), tree.owner()), stop)?;
+        for place in &mounts.places {
+            if let Err(error) = mount_again(&mut *tree, place, charge.open_shared()) {
+                log::warn!("a read-only tree of a saved workspace is a copy now: {error}");
+            }
+        }
+        if mounts.used != SavedUsage::default() {
+            tree.limit(settings)?;
+        }
+        Ok(tree)
     }
 }

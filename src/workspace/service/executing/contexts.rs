@@ -201,6 +201,7 @@ impl WorkspaceService {
             LiveProgram { kind: ProgramKind::Kernel, ..LiveProgram::of(&mut watch_of_kernel)? };
         let settings = ProgramSettings {
             argv: context.language.argv().map(str::to_owned).into(),
+            skill: None,
             env,
             cwd,
             stdin: Vec::new(),

@@ -101,8 +101,8 @@ impl WorkspaceService {
     ) -> Result<ExecutionCall, EngineError> {
         let plan = request.plan(&self.settings.requests)?;
         if let Some(outputs) = &plan.outputs {
-            // Before anything is executed.
-            check_outputs("outputs", outputs)?;
+            // Before anything is made.
+            check_outputs("outputs", outputs, None)?;
         }
         self.check_open()?;
         let is_stateful = request.is_stateful();
@@ -118,6 +118,10 @@ impl WorkspaceService {
             (used, Some(TemporaryWorkspace { reaping, live }))
         };
         let live = used.workspace();
+        if let Some(outputs) = &plan.outputs {
+            // Before anything is executed.
+            check_outputs("outputs", outputs, Some(live.settings.path.as_path()))?;
+        }
         let limits = live.settings.limits.with(Some(&plan.limits), &self.settings.requests)?;
         let routes = if is_stateful {
             self.stateful_routes(live, &request, &plan, limits)?
@@ -154,6 +158,7 @@ impl WorkspaceService {
         if !files.is_empty() {
             put_files(&mut call.used, PutFilesRequest { files })?;
         }
+        let requests_before = live.network.records().len();
         let mut answer = ExecutionAnswer::default();
         let mut room = CALL_OUTPUT_BYTES_MAX;
         let mut is_over = false;
@@ -183,6 +188,8 @@ impl WorkspaceService {
         if let Some(outputs) = &call.plan.outputs {
             answer.output_files = collect_output_files(&mut call.used, &self.stores, outputs)?;
         }
+        let requests = || live.network.records().split_off(requests_before);
+        answer.egress = live.network.object().map(|_| requests());
         answer.workspace_id = call.workspace_id.take();
         span.end_counted(&live.id, answer.block_count());
         Ok((answer, is_over))
@@ -262,6 +269,7 @@ impl WorkspaceService {
         };
         let settings = ProgramSettings {
             argv: program.argv.clone(),
+            skill: None,
             env: call.plan.env.clone(),
             cwd: Some(INLINE_SOURCE_DIR.to_owned()),
             stdin: Vec::new(),

@@ -59,13 +59,17 @@ impl WorkspaceService {
         let used = self.enter_shared(owner, id)?;
         let live = used.workspace();
         let deadline = Deadline::after(RESTARTED_WITHIN);
+        // Listed before the programs: each of them has ended by itself or is among those killed here.
+        let (sessions, kernels) = (live.sessions.live(), live.contexts.kernels());
         let programs = live.programs();
         programs.iter().for_each(|(_, program)| program.cancel.cancel());
-        for (number, _) in programs {
-            if !live.wait_program(number, deadline) {
-                let words = "a killed program is not dead yet";
-                return Err(EngineError::new(EngineCode::SandboxFailed, words));
-            }
+        let is_dead = programs.iter().all(|(number, _)| live.wait_program(*number, deadline))
+            // A thread records the end a moment later. Until then a context would use its dead kernel.
+            && sessions.iter().all(|session| session.wait_end(deadline))
+            && kernels.iter().all(|kernel| kernel.wait_end(deadline).is_some());
+        if !is_dead {
+            let words = "a killed program is not dead yet";
+            return Err(EngineError::new(EngineCode::SandboxFailed, words));
         }
         WorkspaceView::of(live)
     }

@@ -1,5 +1,6 @@
 //! A live workspace: its file system, who uses it, and when it ends.
 
+pub mod network;
 mod saves;
 mod state;
 
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use self::network::{NetworkTerms, WorkspaceNetwork};
 pub use self::saves::SaveTurn;
 use self::state::LiveState;
 pub use self::state::{LiveFacts, LiveProgram, ProgramKind, WorkspaceEnd};
@@ -56,6 +58,8 @@ pub struct LiveWorkspace {
     pub sessions: SessionTable,
     /// Its contexts.
     pub contexts: ContextTable,
+    /// What its programs may reach.
+    pub network: WorkspaceNetwork,
     /// Its one sandbox, if its programs share one.
     pub shared: SharedSlot,
     saves: Arc<SaveQueue>,
@@ -77,6 +81,7 @@ impl LiveWorkspace {
         doors: TreeDoors,
         (charge, entry): (DiskCharge, TallyEntry),
         (bell, merges, saves): (Arc<ReaperBell>, Arc<MergeQueue>, Arc<SaveQueue>),
+        network: NetworkTerms,
     ) -> Self {
         let shown = settings.path.as_path().to_str().unwrap_or_default();
         // Parsed already, by a rule that is as strict.
@@ -100,10 +105,14 @@ impl LiveWorkspace {
             changes_saved: 0,
             saved_at: None,
         };
+        let placeholders = settings.placeholders.clone();
+        let network =
+            WorkspaceNetwork::new(network, settings.network.clone(), placeholders, owner.as_str());
         Self {
             id,
             number,
             owner,
+            network,
             settings,
             created_at: today,
             doors,
@@ -154,7 +163,8 @@ impl LiveWorkspace {
     /// Its times and counts.
     pub fn facts(&self) -> LiveFacts {
         let state = self.lock();
-        let left = state.end().0.saturating_duration_since(Instant::now());
+        let now = Instant::now();
+        let left = state.end_unless_used(now).saturating_duration_since(now);
         LiveFacts {
             ttl: state.ttl,
             idle: state.idle,
@@ -321,6 +331,11 @@ impl LiveWorkspace {
         let mut more = self.lock().charge.split_off(0, is_in_memory);
         more.set(bytes)?;
         Ok(more)
+    }
+
+    /// A charge for what workspaces of all tokens share.
+    pub fn charge_shared(&self) -> DiskCharge {
+        self.lock().charge.open_shared()
     }
 
     /// Charges the layers of `tree` that are new, each by itself, and the workspace for the rest. The

@@ -123,6 +123,15 @@ impl LiveState {
         if idle < ttl.0 { (idle, WorkspaceEnd::Idle) } else { ttl }
     }
 
+    /// As [`LiveState::end`], when the requests that use the workspace now have ended.
+    pub fn end_unless_used(&self, now: Instant) -> Instant {
+        let end = self.end().0;
+        match self.runs() {
+            0 if self.uses > 0 => end.min(Deadline::at(now, self.idle).instant()),
+            _ => end,
+        }
+    }
+
     /// How many programs keep the workspace from being idle.
     pub fn runs(&self) -> usize {
         self.programs.values().filter(|program| program.kind == ProgramKind::Run).count()

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use self::host_memory::memory_bytes;
 use crate::config::{EngineConfig, EngineMaxima, RequestRanges, TokenMaxima};
+use crate::egress::ServiceEgress;
 use crate::workspace::disk::LazyEngineDir;
+use crate::workspace::service::live::network::NetworkTerms;
 
 /// How long a service lets interrupted code go on.
 const INTERRUPT_WAIT: Duration = Duration::from_secs(1);
@@ -32,6 +34,8 @@ pub struct EngineSettings {
     pub base_env: BTreeMap<String, String>,
     /// Where workspaces and snapshots are kept; none if the service keeps nothing.
     pub store: Option<Arc<LazyEngineDir>>,
+    /// What programs may reach at most.
+    pub network: NetworkTerms,
     /// How long a parked workspace is kept.
     pub parked_keep: Duration,
     /// How soon a change of a workspace that is kept is saved.
@@ -40,7 +44,7 @@ pub struct EngineSettings {
 
 impl From<&EngineConfig> for EngineSettings {
     fn from(config: &EngineConfig) -> Self {
-        let EngineConfig { maxima, per_token, requests, times, .. } = config;
+        let EngineConfig { maxima, per_token, requests, times, network, .. } = config;
         Self {
             maxima: maxima.clone(),
             per_token: *per_token,
@@ -49,6 +53,10 @@ impl From<&EngineConfig> for EngineSettings {
             interrupt_wait: INTERRUPT_WAIT,
             base_env: BTreeMap::new(),
             store: None,
+            network: NetworkTerms {
+                hosts: network.hosts.clone(),
+                egress: network.terms(&ServiceEgress::default()),
+            },
             parked_keep: times.parked_keep,
             save_every: times.save_every,
             disk_total_bytes: maxima.disk_total_bytes.unwrap_or_else(|| memory_bytes() / 2),

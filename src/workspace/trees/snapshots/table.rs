@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use crate::config::TokenName;
+use crate::workspace::disk::saved::SavedMounts;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::WorkspaceSettings;
 use crate::workspace::service::merge_queue::LayerRelease;
@@ -45,6 +46,8 @@ pub struct SnapshotFiles {
     pub frozen: Option<Arc<dyn FrozenTree>>,
     /// Whether the store has them.
     pub is_kept: bool,
+    /// The read-only trees among those in the store that an earlier service took.
+    pub mounts: SavedMounts,
 }
 
 impl fmt::Debug for Snapshot {

@@ -1,27 +1,27 @@
 //! What dies with a program of a shared sandbox, and what does not.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cofferdam_test_server::host::{Process, tenants};
+use cofferdam_test_server::host::{Footprint, Process, tenants};
 use cofferdam_test_server::service::wait_until;
 use serde_json::json;
 
 use super::{SOON, processes, run, running, shared, shared_with, start};
+use crate::exchange::{ask, engine_server};
 use crate::scene::scene;
 
-/// Leaves processes in every way that a program has.
+/// The file that freezes a group of version 1.
+const STATE: &str = "freezer.state";
+/// Leaves processes in every way that a program has: beside them there are the init, the program, and two
+/// others.
 const SCATTER: &str = "
 sleep 611 &
 setsid sleep 612 &
 (setsid sh -c 'sleep 613 & exec sleep 614' &)
-python3 -c '
-import os
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0: os.execvp(\"sleep\", [\"sleep\", \"615\"])
-    os._exit(0)
-'
-until [ $(pgrep -c sleep) -ge 5 ]; do sleep 0.01; done
+setsid sh -c 'sleep 615 &'
+set -- /proc/[0-9]*
+while [ $# -lt 9 ]; do sleep 0.05; set -- /proc/[0-9]*; done
 touch scattered
 ";
 
@@ -33,8 +33,8 @@ fn a_time_out_kills_all_that_a_program_started_and_no_neighbour() {
     wait_until("both have begun", SOON, || {
         [600, 601].iter().all(|n| running(&scene, &workspace, &format!("sleep {n}")).len() == 1)
     });
-    let script = format!("{}\nsleep 616", SCATTER.replace("-ge 5", "-ge 7"));
-    let result = run(&scene, &workspace, &script, &json!({"timeout_ms": 3000}));
+    let script = format!("{SCATTER}\nsleep 616");
+    let result = run(&scene, &workspace, &script, &json!({"timeout_ms": 4000}));
     assert_eq!((&result["timed_out"], &result["limit"]), (&json!(true), &json!("wall_time")));
     assert_eq!(scene.get(&format!("{workspace}/stat?path=scattered")).status, 200, "{result}");
     for number in 611..=616 {
@@ -143,7 +143,9 @@ fn what_is_left_keeps_no_workspace_from_being_idle() {
 
 #[test]
 fn a_fork_has_the_files_of_one_moment_and_none_of_the_processes() {
-    let Some((scene, workspace)) = shared() else { return };
+    // Both run at once, also where there is little memory.
+    let small = json!({"policy": {"max_disk_bytes": 64 << 20}});
+    let Some((scene, workspace)) = shared_with(&small) else { return };
     let script = "n=0; while :; do n=$((n+1)); echo $n >a.new; mv a.new a; echo $n >b.new; mv b.new b; \
         [ $n = 3 ] && touch ready; done & until [ -e ready ]; do sleep 0.01; done";
     assert_eq!(run(&scene, &workspace, script, &json!({}))["exit_code"], 0);
@@ -177,5 +179,66 @@ fn a_killed_service_leaves_no_process_of_a_shared_sandbox() {
     while ours.iter().any(Process::is_alive) {
         assert!(began.elapsed() < SOON, "alive");
         std::thread::sleep(Duration::from_millis(10));
+    }
+    // The next start removes its groups.
+    scene.kill_and_start();
+}
+
+/// Where cgroups of version 2 are mounted on a host that has both versions.
+fn unified_beside_version_1() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let is_v1 = |line: &str| line.contains(" - cgroup ") && line.contains("freezer");
+    let unified = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+    mounts.lines().any(is_v1).then(|| unified.split(' ').nth(4).unwrap().into())
+}
+
+#[test]
+fn what_a_killed_service_left_frozen_on_version_1_dies_at_the_next_start() {
+    let Some(unified) = unified_beside_version_1() else { return };
+    if scene(&[]).is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let start = || {
+        let setup = engine_server(&directory.path().join("engine"));
+        setup.env("JOBS", "off").without_cgroup(&unified).start()
+    };
+    let mut service = start();
+    let post = |target: &str, body: serde_json::Value| {
+        let reply = ask(&service, "POST", target, "", body.to_string().as_bytes());
+        assert!(reply.status < 300, "{}", reply.json());
+        reply.json()
+    };
+    let id = post("/v1/workspaces", json!({"sandbox": "workspace"}))["workspace_id"].clone();
+    let run = format!("/v1/workspaces/{}/run", id.as_str().unwrap());
+    post(&run, json!({"cmd": "sh", "args": ["-c", "sleep 600 & setsid sleep 600 &"]}));
+    let ours = tenants(service.pid());
+    assert!(ours.len() >= 3, "{ours:?}");
+    // As a snapshot has it.
+    let groups = Footprint::of(service.pid()).cgroups();
+    let all = groups.into_iter().find(|path| path.ends_with("all") && path.join(STATE).exists());
+    let all = all.expect("a group of version 1 that can be frozen");
+    std::fs::write(all.join(STATE), "FROZEN").unwrap();
+    let state = || std::fs::read_to_string(all.join(STATE)).unwrap();
+    wait_until("all is frozen", SOON, || state() == "FROZEN\n");
+    service.kill();
+    assert_eq!(state(), "FROZEN\n");
+    assert!(ours.iter().any(Process::is_alive), "nothing was frozen");
+    let next = start();
+    wait_until("all is dead", SOON, || !ours.iter().any(Process::is_alive));
+    assert!(!all.exists());
+    drop(next);
+}
+
+#[test]
+fn a_service_that_ends_leaves_no_group_of_a_shared_sandbox() {
+    for _ in 0..5 {
+        let Some((mut scene, workspace)) = shared_with(&json!({})) else { return };
+        scene.sh(&workspace, "sleep 600 & setsid sleep 600 &");
+        let groups = Footprint::of(scene.service.pid()).cgroups();
+        assert!(!groups.is_empty());
+        scene.service.stop();
+        let left: Vec<_> = groups.into_iter().filter(|group| group.exists()).collect();
+        assert!(left.is_empty(), "{left:?}");
     }
 }

@@ -23,7 +23,7 @@ fn memory_of_all_programs_together_is_bounded_and_the_one_that_is_picked_dies_as
     });
     // Each is within the limit; the largest is what the kernel picks.
     let script = format!("setsid sleep 641 & ({}) & sleep 642; wait", take(150));
-    let result = run(&scene, &workspace, &script, &json!({"timeout_ms": 20000}));
+    let result = run(&scene, &workspace, &script, &json!({"timeout_ms": 60000}));
     assert_eq!(
         (&result["limit"], &result["exit_code"]),
         (&json!("memory"), &json!(-1)),
@@ -39,10 +39,10 @@ fn memory_of_all_programs_together_is_bounded_and_the_one_that_is_picked_dies_as
 
 #[test]
 fn what_a_program_left_dies_as_a_whole_too() {
-    let keys = json!({"limits": {"memory_mb": 128}});
+    let keys = json!({"limits": {"memory_mb": 64}});
     let Some((scene, workspace)) = shared_with(&keys) else { return };
     let script =
-        format!("setsid sleep 651 & (until [ -e go ]; do sleep 0.01; done; {}) &", take(200));
+        format!("setsid sleep 651 & (until [ -e go ]; do sleep 0.01; done; {}) &", take(80));
     assert_eq!(run(&scene, &workspace, &script, &json!({}))["exit_code"], 0);
     wait_until("it is executed", SOON, || running(&scene, &workspace, "sleep 651").len() == 1);
     scene.sh(&workspace, "sleep 600 & touch go");
@@ -53,8 +53,8 @@ fn what_a_program_left_dies_as_a_whole_too() {
 #[test]
 fn a_program_has_its_own_limits_besides() {
     let Some((scene, workspace)) = shared() else { return };
-    let limits = json!({"limits": {"memory_mb": 64}, "timeout_ms": 20000});
-    let result = run(&scene, &workspace, &take(100), &limits);
+    let limits = json!({"limits": {"memory_mb": 64}, "timeout_ms": 60000});
+    let result = run(&scene, &workspace, &take(80), &limits);
     assert_eq!(result["limit"], "memory", "{result}");
     let bomb = "import os, sys\nfor n in range(40):\n    try:\n        if os.fork() == 0: os.execvp('sleep', ['sleep', '661'])\n    except BlockingIOError: sys.exit(5)\n";
     let limits = json!({"cmd": "python3", "args": ["-c", bomb], "limits": {"max_pids": 8}});

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::scene::{EngineScene, scene};
 
-const SOON: Duration = Duration::from_secs(20);
+/// Longer than anything here takes in an emulated guest.
+const SOON: Duration = Duration::from_secs(60);
 
 /// A service and a workspace whose programs share one sandbox.
 fn shared() -> Option<(EngineScene, String)> {

@@ -99,7 +99,7 @@ fn output_that_is_written_later_goes_to_the_log_of_the_session_and_holds_up_no_r
 #[test]
 fn a_terminal_is_the_controlling_one_of_its_program_alone() {
     let Some((scene, workspace)) = shared() else { return };
-    let script = "test -t 0 && stty size; tty; read line; echo got $line; sleep 600";
+    let script = "test -t 0 && stty size; tty; read line; echo got $line; exec sleep 600";
     let keys = json!({"tty": true, "cols": 90, "rows": 30});
     let [first, second] = [1, 2].map(|_| start(&scene, &workspace, script, &keys));
     let log = |session: &str| scene.get(&format!("{session}/log")).json()["output"].clone();

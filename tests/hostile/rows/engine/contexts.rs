@@ -8,7 +8,7 @@ use crate::target::Target;
 
 /// Writes an answer with these results as the kernel would, from inside the call, and ends the kernel's own
 /// part in it. The code finds the id of its request among the objects of the interpreter.
-const FORGE: &str = r#"
+pub const FORGE: &str = r#"
 import gc, json, os, sys
 frame = sys._getframe()
 while frame is not None and "request" not in frame.f_locals:
@@ -20,7 +20,7 @@ def forge(results, name=name, **more):
     os.write(kernel.answers, ("\x1e%s%s\x1e" % (name, text)).encode())
 "#;
 
-fn execute(workspace: &Workspace<'_>, context: &str, code: &str) -> Value {
+pub fn execute(workspace: &Workspace<'_>, context: &str, code: &str) -> Value {
     let reply = promptly("a call", || {
         workspace.client().post(
             "/v1/execute",
@@ -37,7 +37,7 @@ fn execute(workspace: &Workspace<'_>, context: &str, code: &str) -> Value {
     reply.json()["blocks"][0].clone()
 }
 
-fn context(workspace: &Workspace<'_>) -> Option<String> {
+pub fn context(workspace: &Workspace<'_>) -> Option<String> {
     let reply = workspace.post("/contexts", &json!({"language": "python"}));
     let view = reply.json();
     (reply.status == 201).then(|| view["context_id"].as_str().unwrap().to_owned())

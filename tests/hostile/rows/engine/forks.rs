@@ -47,7 +47,8 @@ pub fn marks_of_overlays(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-fn numbers(workspace: &Workspace<'_>) -> [u64; 5] {
+/// The numbers that `writer.py` has written, in the order in which it writes them.
+pub fn numbers(workspace: &Workspace<'_>) -> [u64; 5] {
     let read = |path: &str, from: usize| -> u64 {
         let body = workspace.get(&format!("/files?path=work/{path}")).body;
         let text = String::from_utf8(body).unwrap();

@@ -1,10 +1,12 @@
 //! What belongs to another token, and to another workspace.
 
 use std::fs;
+use std::path::Path;
 
-use cofferdam_test_server::service::wait_until;
-use serde_json::json;
+use cofferdam_test_server::service::{Service, wait_until};
+use serde_json::{Value, json};
 
+use super::archives;
 use super::doors::Door;
 use crate::Unexercised;
 use crate::engine::{EngineClient, SOON, WORKSPACES, promptly};
@@ -55,18 +57,27 @@ fn body(below: &str) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-pub fn ids_of_another_token(target: &Target) -> Result<(), Unexercised> {
+/// Starts a service with two tokens, which keeps its files in `directory`, and returns a client of each.
+pub fn two_tokens(
+    target: &Target,
+    directory: &Path,
+) -> Result<(Service, [EngineClient; 2]), Unexercised> {
     let own = target.own()?;
     target.engine()?;
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("tokens");
+    let file = directory.join("tokens");
     fs::write(&file, TOKENS.map(|(name, token)| format!("{name} {token}\n")).concat()).unwrap();
     let setup = own.another().env("AUTH_TOKENS_FILE", &file);
-    let service = setup.env("ENGINE_STORE_DIR", directory.path().join("engine")).start();
-    let [one, two] = TOKENS.map(|(_, token)| {
+    let service = setup.env("ENGINE_STORE_DIR", directory.join("engine")).start();
+    let clients = TOKENS.map(|(_, token)| {
         let header = format!("authorization: Bearer {token}\r\n");
         EngineClient::new(service.address, header, None)
     });
+    Ok((service, clients))
+}
+
+pub fn ids_of_another_token(target: &Target) -> Result<(), Unexercised> {
+    let directory = tempfile::tempdir().unwrap();
+    let (_service, [one, two]) = two_tokens(target, directory.path())?;
     let workspace = one.create(&json!({"exec_id": "shared"}));
     let session = workspace.start(&json!({"cmd": "cat"}));
     let session = session.rsplit('/').next().unwrap();
@@ -120,6 +131,79 @@ pub fn ids_of_another_token(target: &Target) -> Result<(), Unexercised> {
     let mut names = workspace.names();
     names.retain(|name| !name.starts_with("runs/"));
     assert_eq!(names, ["metadata.json", "out", "runs", "skills", "work"]);
+    Ok(())
+}
+
+/// Requests that stage, collect, save, park or copy what lies in a workspace, with bodies that the owner may send.
+fn keeping_requests() -> [(&'static str, &'static str, Value); 13] {
+    let input = json!({"inputs": [{"from": "workspace://work/x", "to": "work/y"}]});
+    let skill = json!({"digest": "0".repeat(64), "to": "skills/s"});
+    [
+        ("POST", "/save", json!({})),
+        ("POST", "/snapshot", json!({"persist": true})),
+        ("POST", "/fork", json!({"policy": {"persist": true}})),
+        ("POST", "/stage", input),
+        ("POST", "/stage-directory", skill),
+        ("POST", "/collect", json!({"patterns": ["work/**"]})),
+        ("POST", "/collect-outputs", json!({"globs": ["work/**"], "save": true})),
+        ("POST", "/restart", json!({})),
+        ("GET", "/processes", json!(null)),
+        ("POST", "/processes/1/signal", json!({"signal": "KILL"})),
+        ("GET", "/egress", json!(null)),
+        ("PATCH", "", json!({"ttl_ms": 1})),
+        ("DELETE", "?purge=true", json!(null)),
+    ]
+}
+
+pub fn kept_things_of_another_token(target: &Target) -> Result<(), Unexercised> {
+    let directory = tempfile::tempdir().unwrap();
+    let (_service, [one, two]) = two_tokens(target, directory.path())?;
+    let kept = json!({"policy": {"persist": true}, "artifact_session": {"app": "a"}});
+    let [live, parked] = [one.create(&kept), one.create(&kept)];
+    live.put("work/x", b"one's");
+    let taken = live.post("/snapshot", &json!({"persist": true})).json()["snapshot_id"].clone();
+    let snapshot = format!("/v1/snapshots/{}", taken.as_str().unwrap());
+    assert_eq!(one.ask("POST", "/v1/artifacts/kept?app=a", b"one's").status, 201);
+    assert_eq!(one.ask("DELETE", &parked.path, b"").json()["persisted"], true);
+    let nowhere = format!("{WORKSPACES}/ws_{}", "0".repeat(32));
+    for (method, below, body) in keeping_requests() {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        for of in [&live, &parked] {
+            let [asked, absent] = [&of.path, &nowhere]
+                .map(|path| promptly(below, || two.ask(method, &format!("{path}{below}"), &body)));
+            assert_eq!((asked.status, asked.json()), (404, absent.json()), "{method} {below}");
+        }
+    }
+    for of in [&live, &parked] {
+        let target = format!("{}/stage-directory?to=skills/s", of.path);
+        let kind = "content-type: application/x-tar\r\n";
+        let sent = two.ask_with("POST", &target, kind, &archives::of_one_file("x"));
+        sent.assert_error(404, "workspace.not_found");
+    }
+    // What it takes from elsewhere is its own.
+    let theirs = two.create(&json!({"artifact_session": {"app": "a"}}));
+    for from in ["artifact://kept", "artifact://kept@0"] {
+        let staged = theirs.post("/stage", &json!({"inputs": [{"from": from}]}));
+        staged.assert_error(404, "input.not_found");
+    }
+    two.post(WORKSPACES, &json!({"snapshot": taken})).assert_error(404, "snapshot.not_found");
+    two.ask("DELETE", &snapshot, b"").assert_error(404, "snapshot.not_found");
+    for status in ["active", "parked"] {
+        let listed = two.get(&format!("{WORKSPACES}?status={status}")).json();
+        let listed = listed["workspaces"].as_array().unwrap().clone();
+        assert!(listed.iter().all(|view| view["workspace_id"] == theirs.id()), "{listed:?}");
+    }
+    // Nothing of it has changed.
+    assert_eq!(one.get(&snapshot).status, 200);
+    assert_eq!(live.get("/files?path=work/x").body, b"one's");
+    assert_eq!(
+        (live.get("").status, live.get("").json()["status"].clone()),
+        (200, json!("active"))
+    );
+    assert_eq!(parked.get("").json()["status"], "parked");
+    for of in [&live, &parked] {
+        assert_eq!(one.ask("DELETE", &format!("{}?purge=true", of.path), b"").status, 200);
+    }
     Ok(())
 }
 

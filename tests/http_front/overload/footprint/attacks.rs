@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use cofferdam_fixtures::smuggling::{DOUBTFUL_CODINGS, DOUBTFUL_LENGTHS};
 use cofferdam_test_server::client::{Client, post, request, solution};
 use cofferdam_test_server::host::{in_turn, threads_and_descriptors};
-use cofferdam_test_server::service::{Service, wait_until};
+use cofferdam_test_server::service::Service;
 use nix::sys::socket::{setsockopt, sockopt::Linger};
 
 use super::usage::Held;
-use crate::messages::framing::{DOUBTFUL_CODINGS, DOUBTFUL_LENGTHS};
 
 const SLOW_HEAD: &str = "GET /health HTTP/1.1\r\nx: ";
 const SLOW_BODY: &str = "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
@@ -69,9 +69,7 @@ pub fn exhaustion(service: &Service) -> Held {
     let (_, open) = threads_and_descriptors(service.pid());
     limit(open + 8);
     let held = holding(service, 60, SLOW_HEAD);
-    wait_until("a failing accept", Duration::from_secs(10), || {
-        service.log.text().contains("accept: ")
-    });
+    service.log.wait_for("accept: ");
     thread::sleep(Duration::from_millis(300));
     // Runs after the attack need descriptors again; another test checks the recovery.
     limit(4096);

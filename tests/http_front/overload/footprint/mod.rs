@@ -8,7 +8,8 @@ mod usage;
 
 use std::time::Duration;
 
-use cofferdam_test_server::host::{alone, in_turn};
+use cofferdam_test_server::alone::alone;
+use cofferdam_test_server::host::in_turn;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 use usage::{Held, Peak, Probe, ServerUsage, watch};

@@ -24,8 +24,16 @@ fn layout_at(own: &Path) -> CgroupLayout {
 }
 
 fn open(kernel: &Arc<FakeKernel>, own: &str) -> Result<CgroupTree, SetupFailure> {
+    open_as(kernel, own, "t")
+}
+
+fn open_as(
+    kernel: &Arc<FakeKernel>,
+    own: &str,
+    instance: &str,
+) -> Result<CgroupTree, SetupFailure> {
     let calls: Arc<dyn CgroupFs> = Arc::clone(kernel) as Arc<dyn CgroupFs>;
-    CgroupTree::open_on(&layout_at(&kernel.path(own)), false, &calls, "t")
+    CgroupTree::open_on(&layout_at(&kernel.path(own)), false, &calls, instance)
 }
 
 fn now() -> Deadline {
@@ -87,19 +95,19 @@ fn in_a_container_the_process_moves_to_a_leaf_first_and_back_at_the_end() {
     let mut tree = open(&kernel, "v2/box").unwrap();
     assert!(is_by_v2(&tree.support().memory), "{:?}", tree.support());
     assert!(is_by_v2(&tree.support().cpu));
-    assert_eq!(kernel.text("v2/box/cofferdam-t/supervisor/cgroup.procs"), ourselves());
+    assert_eq!(kernel.text("v2/box/cofferdam-t-supervisor/cgroup.procs"), ourselves());
     assert_eq!(kernel.text("v2/box/cgroup.procs"), "");
-    assert_eq!(kernel.text("v2/box/cofferdam-t/supervisor/cpu.weight"), "10000");
+    assert_eq!(kernel.text("v2/box/cofferdam-t-supervisor/cpu.weight"), "10000");
     let calls = kernel.calls();
     let at = |call: &str| calls.iter().position(|c| c == call).unwrap();
     assert!(
-        at("mkdir v2/box/cofferdam-t/supervisor")
-            < at("v2/box/cofferdam-t/supervisor/cgroup.procs=0")
+        at("mkdir v2/box/cofferdam-t-supervisor")
+            < at("v2/box/cofferdam-t-supervisor/cgroup.procs=0")
     );
     // The file exists only after the controller is enabled for the leaf.
     assert!(
         at("v2/box/cofferdam-t/cgroup.subtree_control=+cpu")
-            < at("v2/box/cofferdam-t/supervisor/cpu.weight=10000")
+            < at("v2/box/cofferdam-t-supervisor/cpu.weight=10000")
     );
     assert!(!calls.iter().any(|call| call.starts_with("v2/cgroup.")), "a foreign group: {calls:?}");
 
@@ -161,7 +169,7 @@ fn the_process_moves_even_if_only_threaded_controllers_are_offered() {
     let tree = open(&kernel, "v2/box").unwrap();
     assert!(is_by_v2(&tree.support().processes), "{:?}", tree.support());
     assert_eq!(kernel.text("v2/box/cofferdam-t/cgroup.type"), "domain\n");
-    assert_eq!(kernel.text("v2/box/cofferdam-t/supervisor/cgroup.procs"), ourselves());
+    assert_eq!(kernel.text("v2/box/cofferdam-t-supervisor/cgroup.procs"), ourselves());
 }
 
 #[test]
@@ -186,7 +194,7 @@ fn a_move_without_effect_is_undone() {
     assert!(reason.contains("v2/box/cgroup.subtree_control: EBUSY"), "{reason}");
     assert!(is_by_v2(&tree.support().kill));
     assert_eq!(kernel.text("v2/box/cgroup.procs"), ourselves());
-    assert!(!kernel.path("v2/box/cofferdam-t/supervisor").exists());
+    assert!(!kernel.path("v2/box/cofferdam-t-supervisor").exists());
 }
 
 #[test]
@@ -203,12 +211,12 @@ fn a_group_that_is_busy_with_an_ending_thread_is_retried() {
 #[test]
 fn the_process_stays_where_it_was_if_it_cannot_enter_the_leaf() {
     let kernel = container();
-    kernel.refuse("v2/box/cofferdam-t/supervisor/cgroup.procs", Errno::EACCES);
+    kernel.refuse("v2/box/cofferdam-t-supervisor/cgroup.procs", Errno::EACCES);
     let tree = open(&kernel, "v2/box").unwrap();
     let reason = tree.support().memory.reason.clone().unwrap();
     assert!(reason.contains("supervisor/cgroup.procs: EACCES"), "{reason}");
     assert_eq!(kernel.text("v2/box/cgroup.procs"), ourselves());
-    assert!(!kernel.path("v2/box/cofferdam-t/supervisor").exists());
+    assert!(!kernel.path("v2/box/cofferdam-t-supervisor").exists());
 }
 
 #[test]
@@ -334,7 +342,7 @@ fn a_name_in_use_or_out_of_bounds_is_refused() {
     assert!(kernel.path("v2/cofferdam-t/b1").exists(), "the first box was removed");
     drop(first);
     let long = "x".repeat(65);
-    for name in ["", ".", "..", "a/b", "memory.max", "supervisor", "tasks", "a\0b", &long] {
+    for name in ["", ".", "..", "a/b", "memory.max", "tasks", "a\0b", &long] {
         assert!(tree.create(name, &Limits::default()).is_err(), "{name:?}");
     }
 }
@@ -390,4 +398,30 @@ fn a_sweep_takes_the_deepest_directory_first_and_nothing_that_is_not_ours() {
         assert!(kernel.path(path).exists());
     }
     assert!(kernel.calls().is_empty());
+}
+
+#[test]
+fn two_trees_of_one_process_are_beside_each_other_and_close_in_any_order() {
+    for first_closed in [0, 1] {
+        let kernel = container();
+        let leaf = "v2/box/cofferdam-t-supervisor";
+        let first = open(&kernel, "v2/box").unwrap();
+        // A child of this process, such as the holder of a namespace, lives there too.
+        kernel.put(&format!("{leaf}/cgroup.procs"), &format!("1\n{}", ourselves()));
+        let second = open_as(&kernel, leaf, "u").unwrap();
+        assert!(is_by_v2(&second.support().memory), "{:?}", second.support());
+        assert_eq!(second.directories()[0], kernel.path("v2/box/cofferdam-u"));
+        assert!(second.directories().contains(&kernel.path(leaf)));
+        kernel.put(&format!("{leaf}/cgroup.procs"), &ourselves());
+
+        let mut trees = [first, second];
+        trees[first_closed].close(now()).unwrap();
+        assert_eq!(kernel.text(&format!("{leaf}/cgroup.procs")), ourselves());
+        trees[1 - first_closed].close(now()).unwrap();
+        assert_eq!(kernel.text("v2/box/cgroup.procs"), ourselves());
+        assert_eq!(kernel.text("v2/box/cgroup.subtree_control").trim(), "");
+        for gone in [leaf, "v2/box/cofferdam-t", "v2/box/cofferdam-u"] {
+            assert!(!kernel.path(gone).exists(), "{gone}");
+        }
+    }
 }

@@ -30,7 +30,9 @@ pub(super) enum ControlKind {
 impl ControlKind {
     pub(super) fn of(control: &str) -> Self {
         match control {
-            "memory" | "processes" | "cpu" | "cpu time" | "cgroup kill" => Self::Cgroup,
+            "memory" | "processes" | "cpu" | "cpu time" | "cgroup kill" | "shared sandbox" => {
+                Self::Cgroup
+            }
             "process limits" => Self::ProcessLimits,
             "user namespace" => Self::UserNamespace,
             "core dumps" => Self::CoreDumps,
@@ -38,7 +40,7 @@ impl ControlKind {
             "seccomp" | "no_new_privs" => Self::Filter,
             "workspace forks" => Self::Overlay,
             "workspace ids" => Self::IdMaps,
-            "workspace on disk" => Self::LoopDevice,
+            "workspace on disk" | "evaluation files" => Self::LoopDevice,
             _ => Self::Box,
         }
     }

@@ -12,7 +12,7 @@ const HOST_KINDS: [HostKind; 8] = [
     HostKind::Kubernetes,
     HostKind::Container,
 ];
-const CONTROLS: [&str; 12] = [
+const CONTROLS: [&str; 14] = [
     "pid namespace",
     "user namespace",
     "memory",
@@ -25,6 +25,8 @@ const CONTROLS: [&str; 12] = [
     "workspace forks",
     "workspace ids",
     "workspace on disk",
+    "shared sandbox",
+    "evaluation files",
 ];
 /// Words about one kind of host, which no fix for another kind may contain.
 const WORDS_OF_ONE: [(&str, &[HostKind]); 8] = [

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
+use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::alarm::KeeperAlarm;
 use super::keeper::KeptSandbox;
 use super::requests::RequestSocket;
 use super::{SharedSandbox, SharedState};
@@ -27,7 +29,8 @@ use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
-    ExcessOutput, Limits, MountedWorkspace, RunSpec, SetupFailure, StdinSource, WorkspaceFill,
+    EgressService, ExcessOutput, Limits, MountedWorkspace, RunSpec, SetupFailure, StdinSource,
+    WorkspaceFill,
 };
 
 /// The group of PID 1, below that of its sandbox: nothing in there can run out.
@@ -41,27 +44,12 @@ impl SandboxHost {
     /// # Errors
     /// What is missing.
     pub fn check_shared(&self) -> Result<(), String> {
-        if self.plans.unprivileged {
-            return Err("a sandbox that lasts takes privileges".to_owned());
-        }
-        let support = self.cgroups.support();
-        let wanted = [
-            ("kill", &support.kill),
-            ("memory", &support.memory),
-            ("processes", &support.processes),
-        ];
-        match wanted.into_iter().find(|(_, control)| control.by.is_none()) {
-            None => Ok(()),
-            Some((name, control)) => {
-                let reason = control.reason.as_deref().unwrap_or("no cgroup controller");
-                Err(format!("a sandbox that lasts needs cgroups: {name}: {reason}"))
-            }
-        }
+        self.cgroups.support().check_shared()
     }
 
     /// Creates a sandbox around `workspace` that lasts, as `host_id`, whose programs are bounded by
-    /// `limits` together. It dies with the calling thread, which calls [`KeptSandbox::keep`], and keeps
-    /// `retained` until it is dead.
+    /// `limits` together, and reach what `egress` lets them. It dies with the calling thread, which calls
+    /// [`KeptSandbox::keep`], and keeps `retained` until it is dead.
     ///
     /// # Errors
     /// The step that failed.
@@ -71,6 +59,7 @@ impl SandboxHost {
         limits: &Limits,
         host_id: &HostId,
         retained: Retained,
+        egress: Option<&Arc<dyn EgressService>>,
     ) -> Result<KeptSandbox, SetupFailure> {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
@@ -89,9 +78,16 @@ impl SandboxHost {
         let init_group = group.nested(INIT_GROUP)?;
         group.give_entry(tenant)?;
         let disk = workspace.workspace.try_clone().map_err(failed("workspace"))?;
-        let running =
-            self.launch_server(workspace, &limits, (fs, group), &init_group, &terminals, retained)?;
-        let RunningSandbox { live, release: socket, .. } = running;
+        let mut running = self.launch_server(
+            workspace,
+            &limits,
+            (fs, group),
+            &init_group,
+            &terminals,
+            (retained, egress.cloned()),
+        )?;
+        running.open_egress(egress.map(AsRef::as_ref))?;
+        let RunningSandbox { live, release: socket, egress, .. } = running;
         let listens = running.plan.watches_locks();
         let listener = listens.then(|| receive_listener(socket.as_fd()));
         let listener = listener.transpose().map_err(failed("file locks"))?;
@@ -107,11 +103,8 @@ impl SandboxHost {
         all.set_cpu_class(CpuClass::Short);
         let own = live.resources.fs.as_ref().map(|fs| fs.as_fd().try_clone_to_owned());
         let own = own.transpose().map_err(failed("file system"))?;
-        let event = || {
-            let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-            let made = EventFd::from_value_and_flags(0, flags);
-            made.map_err(|errno| SetupFailure::from_errno("eventfd", errno as i32))
-        };
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let event_failed = |errno: Errno| SetupFailure::from_errno("eventfd", errno as i32);
         let shared = SharedState {
             process: Arc::clone(&live.process),
             requests: RequestSocket::new(socket),
@@ -124,14 +117,14 @@ impl SandboxHost {
             begun: 0.into(),
             spare: Mutex::default(),
             arrived: Mutex::default(),
-            wake: event()?,
-            shortage: event()?,
+            alarm: KeeperAlarm::new().map_err(event_failed)?,
+            shortage: EventFd::from_value_and_flags(0, flags).map_err(event_failed)?,
             joins_itself: false.into(),
             is_over: false.into(),
         };
         let dead = CancelToken::new().map_err(failed("eventfd"))?;
         let shared = SharedSandbox(Arc::new(shared));
-        Ok(KeptSandbox { shared, live, init_group, listener, dead })
+        Ok(KeptSandbox { shared, live, init_group, listener, dead, egress })
     }
 
     /// Clones PID 1 and waits until it serves.
@@ -142,15 +135,17 @@ impl SandboxHost {
         (fs, group): (SandboxFs, SandboxGroup),
         init_group: &SandboxGroup,
         terminals: &Arc<OwnedFd>,
-        retained: Retained,
+        (retained, egress): (Retained, Option<Arc<dyn EgressService>>),
     ) -> Result<RunningSandbox, SetupFailure> {
-        let net = match weakened::lacks(Wall::Net) {
+        let net = match weakened::lacks(Wall::Net) || self.plans.unprivileged {
             true => None,
             false => Some(self.net_namespaces.take()?),
         };
         let workdir = workspace.path.as_path().to_owned();
         let workspace = WorkspaceFill::Mounted(workspace);
-        let spec = RunSpec { workdir, limits: limits.clone(), workspace, ..RunSpec::default() };
+        let limits_of_all = limits.clone();
+        let spec =
+            RunSpec { workdir, limits: limits_of_all, workspace, egress, ..RunSpec::default() };
         let entries = init_group.entries()?;
         let tasks = TaskFiles {
             of_init: count(group.task_files().len() + group.program_task_files().len()),
@@ -167,7 +162,7 @@ impl SandboxHost {
         let entries: Vec<RawFd> = entries.iter().map(AsRawFd::as_raw_fd).collect();
         let mut running = Launch {
             plan,
-            namespaces: launch::namespaces(false),
+            namespaces: launch::namespaces(self.plans.unprivileged),
             fs: Some(fs),
             group: Some(group),
             net,

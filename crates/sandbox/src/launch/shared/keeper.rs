@@ -20,6 +20,7 @@ use crate::supervise::kill;
 use crate::supervise::observation::Observation;
 use cofferdam_core::Watch;
 use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 
 /// How long programs may take to note that their sandbox is dead.
@@ -41,6 +42,8 @@ pub struct KeptSandbox {
     pub(super) listener: Option<OwnedFd>,
     /// Ends the thread that answers it.
     pub(super) dead: CancelToken,
+    /// What serves its socket, if it may reach something.
+    pub(super) egress: Option<Retained>,
 }
 
 /// The event that a poll entry reports.
@@ -49,7 +52,7 @@ enum KeeperEvent {
     Process,
     Cancel,
     Order,
-    Wake,
+    Alarm,
     Shortage,
     /// A call on the listener for file locks, before its thread is started.
     Locks,
@@ -78,7 +81,7 @@ impl KeptSandbox {
     /// Keeps the sandbox until it is dead, which it is soon after `watch` is cancelled. The control of
     /// `watch` freezes and thaws all programs.
     pub fn keep(self, watch: &Watch) {
-        let Self { shared, live, mut init_group, listener, dead } = self;
+        let Self { shared, live, mut init_group, listener, dead, egress } = self;
         let state = &*shared.0;
         if let Some(all) = state.all() {
             let served = thread::scope(|scope| {
@@ -86,7 +89,7 @@ impl KeptSandbox {
                 let mut served = KeeperLoop {
                     shared: state,
                     all,
-                    controls: Controls::new(control, state.wake.as_fd(), None),
+                    controls: Controls::new(control, None, state.alarm.as_fd(), None),
                     observed: Observation::default(),
                     left: Vec::new(),
                     shortage: None,
@@ -106,6 +109,8 @@ impl KeptSandbox {
                 log::error!("keep sandbox {}: {error}", live.process.pid);
             }
         }
+        // Before the programs report, which then includes all that went out.
+        drop(egress);
         state.wait_ended(PROGRAMS_WAIT);
         drop(state.spare.lock().unwrap_or_else(PoisonError::into_inner).take());
         // Those of the programs that have just ended, then those above them.
@@ -142,8 +147,9 @@ impl KeeperLoop<'_> {
             if ready.contains(&KeeperEvent::Order) {
                 self.controls.obey(Some(&self.all), &mut self.observed);
             }
-            if ready.contains(&KeeperEvent::Wake) {
-                let _ = self.shared.wake.read();
+            let rings = ready.contains(&KeeperEvent::Alarm);
+            if rings {
+                self.shared.alarm.stop();
             }
             if ready.contains(&KeeperEvent::Shortage) {
                 let _ = self.shared.shortage.read();
@@ -152,7 +158,9 @@ impl KeeperLoop<'_> {
             self.controls.look(Some(&self.all), &mut self.observed);
             self.kill_short_of_memory();
             self.serve_left();
-            self.shared.make_spare(&self.all);
+            if rings {
+                self.shared.make_spare(&self.all);
+            }
             if self.observed.must_die() {
                 return Ok(());
             }
@@ -163,7 +171,7 @@ impl KeeperLoop<'_> {
         let mut sources = vec![
             (KeeperEvent::Process, self.shared.process.pidfd.as_fd()),
             (KeeperEvent::Cancel, watch.cancel.as_fd()),
-            (KeeperEvent::Wake, self.shared.wake.as_fd()),
+            (KeeperEvent::Alarm, self.shared.alarm.as_fd()),
             (KeeperEvent::Shortage, self.shared.shortage.as_fd()),
         ];
         sources.extend(self.controls.orders().map(|orders| (KeeperEvent::Order, orders)));
@@ -195,6 +203,10 @@ impl KeeperLoop<'_> {
         let next = (Deadline::after(pause), pause.saturating_mul(2));
         self.shortage = (pause <= SHORTAGE_LOOK_MAX).then_some(next);
         let programs: Vec<_> = self.shared.programs().values().cloned().collect();
+        if programs.is_empty() {
+            // It was the end of a group.
+            self.shortage = None;
+        }
         for entry in programs.iter().filter(|entry| entry.is_watched) {
             if entry.group.oom_kills() > 0
                 && !entry.group.is_empty()

@@ -2,8 +2,10 @@
 //!
 //! PID 1 starts each program in a group of its own and goes on when it ends, and so does what the
 //! program left. `host` creates the sandbox, `keeper` is the thread that it dies with, `requests`
-//! asks PID 1, `program` runs one program, `left` looks after what programs left, `processes` lists.
+//! asks PID 1, `program` runs one program, `left` looks after what programs left, `processes` lists,
+//! `alarm` wakes the keeper.
 
+mod alarm;
 mod host;
 mod keeper;
 mod left;
@@ -20,19 +22,24 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
+use self::alarm::KeeperAlarm;
 pub use self::keeper::KeptSandbox;
 use self::left::LeftProgram;
 pub use self::processes::SharedProcess;
 use self::requests::RequestSocket;
 use crate::cgroup::SandboxGroup;
 use crate::launch::process::InitProcess;
+use crate::supervise::cleanup::queue::RESPONSE_WAIT;
 use crate::supervise::kill;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::sync::run_control::RunControl;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 
 /// Programs of one sandbox that run or have left processes. Each holds some descriptors.
 const PROGRAMS_MAX: usize = 128;
+/// The next program's group is made after a short program, and beside a long one.
+const SPARE_WAIT: Duration = Duration::from_millis(20);
 /// The step of a program that finds so many others.
 pub const PROGRAMS_STEP: &str = "programs of the sandbox";
 
@@ -70,7 +77,7 @@ struct SharedState {
     /// Programs that have just ended, for the keeper.
     arrived: Mutex<Vec<LeftProgram>>,
     /// Wakes the keeper.
-    wake: EventFd,
+    alarm: KeeperAlarm,
     /// Readable when memory ran out, on version 1.
     shortage: EventFd,
     /// Whether version 2 refused to clone into a group.
@@ -147,7 +154,7 @@ impl SharedState {
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         let group = all.nested(&format!("p{number}"))?;
         group.give_entry(self.tenant)?;
-        let is_watched = !group.die_together();
+        let is_watched = !weakened::lacks(Wall::Group) && !group.die_together();
         if is_watched && let Err(error) = group.report_shortage(self.shortage.as_fd()) {
             log::warn!("memory of a program: {error}");
         }
@@ -157,7 +164,7 @@ impl SharedState {
     /// Takes the spare group, or makes one. The keeper makes another.
     fn take_group(&self, all: &SandboxGroup) -> Result<ReadyGroup, SetupFailure> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.wake_keeper();
+        self.alarm.ring_within(SPARE_WAIT);
         spare.map_or_else(|| self.make_group(all), Ok)
     }
 
@@ -196,12 +203,7 @@ impl SharedState {
             return;
         }
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(left);
-        self.wake_keeper();
-    }
-
-    fn wake_keeper(&self) {
-        // It fails only if the counter is at its maximum, which reads as woken.
-        let _ = self.wake.write(1);
+        self.alarm.ring_within(RESPONSE_WAIT);
     }
 
     /// Waits until every program's main process has ended.

@@ -100,6 +100,10 @@ impl SandboxHost {
         if spec.argv.is_empty() {
             return Err(SetupFailure::from_words("exec", "no program given").into());
         }
+        if spec.egress.is_some() {
+            let words = "a sandbox that lasts has its socket from its start";
+            return Err(SetupFailure::from_words("egress socket", words).into());
+        }
         let not_enforced = self.clamp(&mut spec.limits);
         let started = self.start_in(&shared.0, spec, label)?;
         started.supervise(watch, sink, began, (self.enforced(), not_enforced))

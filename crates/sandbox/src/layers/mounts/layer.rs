@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::sys::stat::{Mode, mkdirat};
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::{Mode, fstatat, mkdirat};
 
 use super::calls;
 use super::stage::{self, MountName, Stage};
 use crate::layers::disk::image::{self, ImageMaker};
 use crate::layers::error::LayerError;
-use crate::layers::space::{DiskSpace, Storage};
+use crate::layers::space::{DiskSpace, LEAST_ROOM, Storage};
 use crate::sys;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::weakened::{self, Wall};
@@ -190,6 +190,34 @@ impl Layer {
         let [size, inodes] = limits(room, self.own().inodes);
         let options = vec![(c"size".into(), Some(size)), (c"nr_inodes".into(), Some(inodes))];
         self.reconfigure("resize layer", options)
+    }
+
+    /// Gives it what it needs above others, with room for `room` as [`Layer::resize`] does: one that was made for the
+    /// bottom has no `w`. `own_inodes` is as in [`Place::Above`].
+    pub(in crate::layers) fn raise(
+        &self,
+        room: DiskSpace,
+        own_inodes: u64,
+    ) -> Result<(), LayerError> {
+        let root = self.open()?;
+        let failed = LayerError::of_errno;
+        match fstatat(&root, c"w", AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(failed("raise layer")(errno)),
+            Ok(_) => return Ok(()),
+        }
+        let used = self.used(&root)?;
+        self.resize(room.plus(LEAST_ROOM))?;
+        mkdirat(&root, c"w", Mode::S_IRWXU).map_err(failed("raise layer"))?;
+        mkdirat(&root, c"w/work", Mode::S_IRWXU).map_err(failed("raise layer"))?;
+        *self.own() = match self.storage {
+            Storage::Memory => DiskSpace { bytes: 0, inodes: own_inodes },
+            Storage::Disk => {
+                let now = DiskSpace::used_on(&root).map_err(LayerError::of_io("measure layer"))?;
+                now.minus(used)
+            }
+        };
+        self.resize(room)
     }
 
     fn reconfigure(

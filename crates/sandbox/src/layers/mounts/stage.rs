@@ -10,9 +10,9 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{chdir, chroot, fchdir, mkdir, pivot_root};
 
 use super::calls;
+use super::chain_trees::ChainTrees;
 use crate::layers::error::LayerError;
 use crate::sys;
 use cofferdam_core::SetupFailure;
@@ -44,6 +45,8 @@ pub(in crate::layers) struct Stage {
     jobs: Sender<Job>,
     /// To the thread that closes what was unmounted: to free a large file system takes long.
     unmounted: Sender<OwnedFd>,
+    /// Only the thread's jobs lock it.
+    trees: Arc<Mutex<ChainTrees>>,
     next: AtomicU64,
 }
 
@@ -52,7 +55,8 @@ impl Stage {
     pub(in crate::layers) fn start() -> Result<Arc<Self>, LayerError> {
         let (jobs, received) = channel::<Job>();
         let (unmounted, closed) = channel();
-        let stage = Arc::new(Self { jobs, unmounted, next: AtomicU64::new(0) });
+        let (trees, next) = (Arc::default(), AtomicU64::new(0));
+        let stage = Arc::new(Self { jobs, unmounted, trees, next });
         let (tell, told) = channel();
         start_thread("mounts", move || {
             let entered = enter();
@@ -90,8 +94,17 @@ impl Stage {
 
     /// A new name for a mount, which is not there yet.
     pub(in crate::layers) fn name(self: &Arc<Self>) -> MountName {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        MountName { stage: Arc::clone(self), path: number.to_string() }
+        MountName { stage: Arc::clone(self), path: self.next_path() }
+    }
+
+    /// A new path for a mount, which its user detaches.
+    pub(super) fn next_path(&self) -> String {
+        self.next.fetch_add(1, Ordering::Relaxed).to_string()
+    }
+
+    /// The trees of chains, for the thread.
+    pub(super) fn trees(&self) -> MutexGuard<'_, ChainTrees> {
+        locked(&self.trees)
     }
 }
 
@@ -130,9 +143,10 @@ impl MountName {
 impl Drop for MountName {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.path);
-        let unmounted = self.stage.unmounted.clone();
+        let (unmounted, trees) = (self.stage.unmounted.clone(), Arc::clone(&self.stage.trees));
         self.stage.later(move || {
             let mount = open_directory(&path, OFlag::O_PATH);
+            locked(&trees).forget(&path).iter().for_each(|clones| detach_tree(clones));
             // Nothing is there if the mount was not made.
             let _ = umount2(path.as_str(), MntFlags::MNT_DETACH);
             let _ = fs::remove_dir(&path);
@@ -141,6 +155,16 @@ impl Drop for MountName {
                 let _ = unmounted.send(mount);
             }
         });
+    }
+}
+
+/// On the thread: detaches a tree of clones, or one of its clones.
+pub(super) fn detach_tree(path: &str) {
+    // It is attached, so it can be detached.
+    let _ = umount2(path, MntFlags::MNT_DETACH);
+    // Trees share the directories on which their clones are attached.
+    if !path.contains('/') {
+        let _ = fs::remove_dir(path);
     }
 }
 
@@ -194,6 +218,11 @@ fn leave_old_root() -> io::Result<()> {
         Err(errno) => return Err(errno.into()),
     }
     Ok(chdir("/")?)
+}
+
+fn locked(trees: &Mutex<ChainTrees>) -> MutexGuard<'_, ChainTrees> {
+    // A tree of which less is noted than is attached is only extended again.
+    trees.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn no_answer(step: &'static str) -> LayerError {

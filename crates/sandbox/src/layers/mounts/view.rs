@@ -16,6 +16,15 @@ use crate::sys;
 
 /// Where clones of layers with mapped ids are attached while an overlay of them is mounted.
 const CLONES: &str = "clones";
+/// Has the mount points of clones. Nothing is attached to it, so that a mount of it has no other's ids.
+const POINTS: &str = "points";
+/// The name there of the clone of the writable layer. Frozen ones have their numbers, the oldest first.
+const TOP: &str = "top";
+/// The names there of the clones of read-only trees begin with this; their numbers follow.
+const READ_ONLY: &str = "tree";
+/// From so many frozen layers on, their clones are made by one call, of a tree that is kept. For fewer it
+/// would not save much.
+const TREE_LAYERS_MIN: usize = 4;
 
 /// What a view is made of. Paths are those of layers on the stage.
 #[derive(Debug, Clone)]
@@ -24,6 +33,8 @@ pub(in crate::layers) struct ViewPlan {
     pub(in crate::layers) top: Option<String>,
     /// The frozen layers, the newest first.
     pub(in crate::layers) frozen: Vec<String>,
+    /// The read-only trees, which lie below.
+    pub(in crate::layers) trees: Vec<String>,
     /// Maps the owners of files.
     pub(in crate::layers) ids: Option<Arc<OwnedFd>>,
     /// Whether overlayfs keeps its marks in attributes that need no privileges.
@@ -97,8 +108,9 @@ impl ViewPlan {
     /// On the stage's thread: mounts the view at the new directory `path` and opens it.
     fn mount(&self, stage: &Arc<Stage>, path: &str) -> Result<OwnedFd, LayerError> {
         match (&self.top, self.frozen.as_slice()) {
-            (Some(only), []) => stage::attach_new(self.clone_of(&format!("{only}/u"))?, path)?,
-            (None, [only]) => stage::attach_new(self.clone_of(&format!("{only}/u"))?, path)?,
+            (Some(only), []) | (None, [only]) if self.trees.is_empty() => {
+                stage::attach_new(self.clone_of(&format!("{only}/u"))?, path)?;
+            }
             _ => self.mount_overlay(stage, path)?,
         }
         stage::open_directory(path, OFlag::O_PATH)
@@ -121,40 +133,73 @@ impl ViewPlan {
 
     fn mount_overlay(&self, stage: &Arc<Stage>, path: &str) -> Result<(), LayerError> {
         mkdir(path, Mode::S_IRWXU).map_err(LayerError::of_errno("make mount point"))?;
-        if self.ids.is_none() {
-            return self.mount_layers(path, |layer, _| layer.to_owned());
+        let Some(ids) = &self.ids else {
+            let lower: Vec<String> = self.frozen.iter().chain(&self.trees).cloned().collect();
+            return self.mount_layers(path, self.top.as_deref(), &lower);
+        };
+        let _clones = Clones::attach(self, ids.as_fd(), stage)?;
+        let top = self.top.as_ref().map(|_| format!("{CLONES}/{TOP}"));
+        let frozen = (0..self.frozen.len()).rev().map(|number| format!("{CLONES}/{number}"));
+        let trees = (0..self.trees.len()).map(|number| format!("{CLONES}/{READ_ONLY}{number}"));
+        let lower: Vec<String> = frozen.chain(trees).collect();
+        self.mount_layers(path, top.as_deref(), &lower)
+    }
+
+    /// How overlayfs treats directories that show others.
+    fn redirects(&self) -> &'static str {
+        match (self.trees.is_empty(), &self.top, self.frozen.as_slice()) {
+            // None of them would have a mark.
+            _ if self.user_attributes => "userxattr",
+            (true, ..) => "redirect_dir=off",
+            // No directory but those that show trees lies in a lower layer, so that no other gets a mark when it is
+            // renamed.
+            (false, Some(_), []) => "redirect_dir=on",
+            (false, ..) => "redirect_dir=follow",
         }
-        let _clones = Clones::attach(self, stage)?;
-        self.mount_layers(path, |_, index| format!("{CLONES}/{index}"))
     }
 
-    /// The layers of the view, the newest first.
-    fn layers(&self) -> impl Iterator<Item = &String> {
-        self.top.iter().chain(&self.frozen)
-    }
-
-    /// Mounts the overlay with each layer at the path that `place` returns for it and its index.
+    /// Mounts the overlay of the layers at the paths `top` and `lower`, the newest first.
     fn mount_layers(
         &self,
         path: &str,
-        place: impl Fn(&str, usize) -> String,
+        top: Option<&str>,
+        lower: &[String],
     ) -> Result<(), LayerError> {
-        let mut places: Vec<String> =
-            self.layers().enumerate().map(|(index, layer)| place(layer, index)).collect();
         // What an upper layer says about files must not depend on where layers lie: they are mounted
         // again, by others and over others.
-        let mut options = "index=off,metacopy=off,xino=off".to_owned();
-        options += if self.user_attributes { ",userxattr" } else { ",redirect_dir=off" };
-        if self.top.is_some() {
-            let top = places.remove(0);
+        let mut options = format!("index=off,metacopy=off,xino=off,{}", self.redirects());
+        if let Some(top) = top {
             options += &format!(",upperdir={top}/u,workdir={top}/w");
         }
-        let frozen: Vec<String> = places.iter().map(|place| format!("{place}/u")).collect();
-        options += &format!(",lowerdir={}", frozen.join(":"));
+        let lower: Vec<String> = lower.iter().map(|place| format!("{place}/u")).collect();
+        options += &format!(",lowerdir={}", lower.join(":"));
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
         let overlay = Some("overlay");
         mount(overlay, path, overlay, flags, Some(options.as_str()))
             .map_err(LayerError::of_errno("mount overlay"))
+    }
+
+    /// A clone of a tree with all frozen layers, with ids mapped. The tree stays for the next view.
+    fn tree(&self, ids: BorrowedFd<'_>, stage: &Stage) -> Result<OwnedFd, LayerError> {
+        let chain: Vec<&str> = self.frozen.iter().rev().map(String::as_str).collect();
+        let mut trees = stage.trees();
+        if trees.find(&chain).is_none() {
+            let place = stage.next_path();
+            stage::attach_new(empty_tree()?, &place)?;
+            if let Some(unused) = trees.add(place) {
+                stage.later(move || stage::detach_tree(&unused));
+            }
+        }
+        let tree = trees.find(&chain).ok_or(LayerError::Stopped)?;
+        for layer in chain.get(tree.layers.len()..).unwrap_or_default() {
+            let directory = stage::open_directory(layer, OFlag::O_PATH)?;
+            let clone = sys::detached_mount(directory.as_fd());
+            let clone = clone.map_err(LayerError::of_io("clone mount"))?;
+            attach_below(&tree.place, &tree.layers.len().to_string(), clone)?;
+            tree.layers.push((*layer).to_owned());
+        }
+        let root = stage::open_directory(&tree.place, OFlag::O_PATH)?;
+        sys::detached_trees_with_ids(root.as_fd(), ids).map_err(LayerError::of_io("map ids"))
     }
 }
 
@@ -166,19 +211,42 @@ struct Clones {
 }
 
 impl Clones {
-    fn attach(plan: &ViewPlan, stage: &Arc<Stage>) -> Result<Self, LayerError> {
+    fn attach(
+        plan: &ViewPlan,
+        ids: BorrowedFd<'_>,
+        stage: &Arc<Stage>,
+    ) -> Result<Self, LayerError> {
         make_directory(CLONES)?;
-        let below = stage::open_directory(CLONES, OFlag::O_PATH)?;
-        let below = sys::detached_mount(below.as_fd()).map_err(LayerError::of_io("clone mount"))?;
+        let has_tree = plan.frozen.len() >= TREE_LAYERS_MIN;
+        let below = if has_tree { plan.tree(ids, stage)? } else { empty_tree()? };
         stage::attach(below, CLONES)?;
         let clones = Self { stage: Arc::clone(stage) };
-        for (index, layer) in plan.layers().enumerate() {
-            let path = format!("{CLONES}/{index}");
-            make_directory(&path)?;
-            stage::attach(plan.clone_of(layer)?, &path)?;
+        if !has_tree {
+            for (number, layer) in plan.frozen.iter().rev().enumerate() {
+                attach_below(CLONES, &number.to_string(), plan.clone_of(layer)?)?;
+            }
+        }
+        if let Some(top) = &plan.top {
+            attach_below(CLONES, TOP, plan.clone_of(top)?)?;
+        }
+        for (number, tree) in plan.trees.iter().enumerate() {
+            attach_below(CLONES, &format!("{READ_ONLY}{number}"), plan.clone_of(tree)?)?;
         }
         Ok(clones)
     }
+}
+
+/// A mount of the directory that has the mount points of clones, attached nowhere.
+fn empty_tree() -> Result<OwnedFd, LayerError> {
+    make_directory(POINTS)?;
+    let below = stage::open_directory(POINTS, OFlag::O_PATH)?;
+    sys::detached_mount(below.as_fd()).map_err(LayerError::of_io("clone mount"))
+}
+
+fn attach_below(tree: &str, name: &str, mount: OwnedFd) -> Result<(), LayerError> {
+    let path = format!("{tree}/{name}");
+    make_directory(&path)?;
+    stage::attach(mount, &path)
 }
 
 impl Drop for Clones {

@@ -172,8 +172,15 @@ impl History {
     }
 }
 
+/// How many histories are tried. An emulated guest sets fewer.
+fn generated_cases() -> u32 {
+    std::env::var("GENERATED_CASES").map_or(100, |cases| cases.parse().unwrap())
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: generated_cases(), failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_freeze_copy_or_merge_changes_what_a_workspace_or_a_snapshot_shows(

@@ -5,8 +5,10 @@ use std::fs;
 use cofferdam_tree::StopCheck;
 
 use super::support::*;
+use crate::layers::chain::FrozenChain;
 use crate::layers::host::LayerHost;
 use crate::layers::space::Storage;
+use crate::layers::workspace_fs::WorkspaceFs;
 
 #[test]
 fn a_chain_of_70_shows_every_layer_and_is_kept_below_the_maximum() {
@@ -51,12 +53,7 @@ fn a_frozen_layer_is_unmounted_with_its_last_user_and_not_before() {
     }
     // A separate host, so that no other test mounts in its namespace.
     let host = LayerHost::open(&host_id()).unwrap();
-    let mounts = || {
-        // Reads after what the thread still had to do.
-        let thread = host.thread_of_mounts();
-        let text = fs::read_to_string(format!("/proc/self/task/{thread}/mountinfo")).unwrap();
-        text.lines().count()
-    };
+    let mounts = || mounts_of(&host);
     assert_eq!(mounts(), 1, "the root of the stage alone: the probe has left nothing");
     let mut fs = host.create(LIMIT, Storage::Memory, &host_id()).unwrap();
     assert_eq!(mounts(), 3, "a layer and its view");
@@ -70,6 +67,54 @@ fn a_frozen_layer_is_unmounted_with_its_last_user_and_not_before() {
     assert_eq!(mounts(), 1);
     // What a sandbox still has does not depend on the stage.
     assert!(status(&handed_out.tmp, "home").is_ok());
+}
+
+/// The mounts on the stage of `host`, after what its thread still had to do.
+fn mounts_of(host: &LayerHost) -> usize {
+    let thread = host.thread_of_mounts();
+    fs::read_to_string(format!("/proc/self/task/{thread}/mountinfo")).unwrap().lines().count()
+}
+
+/// Adds a layer with the file `workspace/<number>`.
+fn add_layer(fs: &mut WorkspaceFs, number: usize) -> FrozenChain {
+    write(fs, &format!("workspace/{number}"), b"x").unwrap();
+    fs.freeze(StopCheck::never()).unwrap()
+}
+
+#[test]
+fn forks_of_a_deep_chain_share_one_tree_of_mounts_that_goes_with_its_layers() {
+    if !is_root() {
+        return;
+    }
+    let host = LayerHost::open(&host_id()).unwrap();
+    let mut fs = host.create(LIMIT, Storage::Memory, &host_id()).unwrap();
+    let mut kept: Vec<FrozenChain> = (0..8).map(|number| add_layer(&mut fs, number)).collect();
+    // A kernel that cannot map ids has no such tree: it mounts the layers themselves.
+    let tree = |layers: usize| if host.features().id_maps.is_ok() { 1 + layers } else { 0 };
+    let deep = 1 + 8 + 2 + tree(8);
+    assert_eq!(mounts_of(&host), deep, "the stage, the layers, top and view, and the tree");
+    let fork = |chain: &FrozenChain| host.fork(chain, LIMIT, Storage::Memory, &host_id()).unwrap();
+    let mut forks = [&kept[7], &kept[7], &kept[5]].map(fork);
+    assert_eq!(mounts_of(&host), deep + 3 * 2, "top and view of each fork");
+    for (fork, count) in forks.iter().zip([8, 8, 6]) {
+        let names = fs::read_dir(path_of(fork).join("workspace")).unwrap().count();
+        assert_eq!(names, count);
+        let owner = status(fork, "workspace/0").unwrap().st_uid;
+        assert_eq!(owner, fork.host_id().id(), "each has its own ids");
+    }
+    // Another branch cannot go on in the same tree.
+    add_layer(&mut forks[2], 100);
+    assert!(read(&forks[2], "workspace/100").is_ok() && read(&forks[2], "workspace/6").is_err());
+    assert_eq!(mounts_of(&host), deep + 3 * 2 + 1 + tree(7));
+    drop(forks);
+    assert_eq!(mounts_of(&host), deep + tree(6), "the branch's tree lost its last layer");
+    kept.truncate(5);
+    fs.merge(StopCheck::never()).unwrap();
+    // The branch's tree serves: it ends with the layer that is the top now.
+    assert_eq!(mounts_of(&host), 1 + 5 + 2 + tree(6));
+    assert_eq!(fs::read_dir(path_of(&fs).join("workspace")).unwrap().count(), 8);
+    drop((fs, kept));
+    assert_eq!(mounts_of(&host), 1, "nothing holds a layer that no one needs");
 }
 
 #[test]

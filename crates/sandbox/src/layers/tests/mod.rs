@@ -5,6 +5,7 @@ mod hostile;
 mod images;
 mod lifetime;
 mod limits;
+mod mounted;
 mod owners;
 mod sharing;
 mod support;

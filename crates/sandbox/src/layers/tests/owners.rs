@@ -1,12 +1,15 @@
 //! Whom files belong to, on disk and in a view.
 
+use std::os::fd::AsFd;
+
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-use cofferdam_tree::StopCheck;
+use cofferdam_tree::{ExtendedAttributes, StopCheck};
 
 use super::support::*;
+use crate::layers::mounts::attributes::AttributeCalls;
 use crate::layers::space::Storage;
 
 /// Writes to `path` in the mount `mount` as the user `id`; returns the owner that this user sees.
@@ -57,6 +60,30 @@ fn on_disk_files_belong_to_the_id_inside_and_trusted_ones_to_root() {
     let entries = fs.open_top_entries().unwrap();
     assert_eq!(status(&entries, "workspace/own").unwrap().st_uid, crate::plan::input::INSIDE_ID);
     assert_eq!(status(&entries, "workspace/trusted").unwrap().st_uid, 0);
+}
+
+#[test]
+fn a_copy_has_the_attributes_that_an_owner_sets_and_none_of_the_hosts() {
+    if !is_root() {
+        return;
+    }
+    let fs = workspace();
+    write(&fs, "workspace/file", b"").unwrap();
+    let entries = fs.open_top_entries().unwrap();
+    let file = open(&entries, "workspace/file").unwrap();
+    // Files in memory have attributes of their owners from Linux 6.6 on.
+    let has_own = AttributeCalls.set(file.as_fd(), c"user.own", b"value").is_ok();
+    for name in [c"trusted.foreign", c"security.foreign"] {
+        AttributeCalls.set(file.as_fd(), name, b"value").unwrap();
+    }
+    let chain = fs.copy_top(StopCheck::never()).unwrap();
+    let copy = layers().fork(&chain, LIMIT, Storage::Memory, &host_id()).unwrap();
+    let copied = open(&copy, "workspace/file").unwrap();
+    let value = |name| AttributeCalls.value(copied.as_fd(), name).unwrap();
+    if has_own {
+        assert_eq!(value(c"user.own").as_deref(), Some(&b"value"[..]));
+    }
+    assert_eq!([value(c"trusted.foreign"), value(c"security.foreign")], [None, None]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ pub fn path_of(directory: impl AsFd) -> PathBuf {
 /// Everything below `root` as it is seen, by path: kind, mode, owner (`inside` for the host id `own`),
 /// time of the last change, attributes, and contents or the text of a link.
 pub fn listing(root: impl AsFd, own: u32) -> BTreeMap<PathBuf, String> {
-    let top = path_of(root);
+    let top = path_of(root.as_fd());
     let mut pending = vec![PathBuf::new()];
     let mut found = BTreeMap::new();
     while let Some(directory) = pending.pop() {

@@ -85,6 +85,8 @@ pub enum ProcessStep {
     OpenNullStdin,
     /// Set the default disposition and an empty mask for every signal.
     ResetSignals,
+    /// Let all signals through, whose dispositions are the defaults.
+    UnblockSignals,
     /// Set the mode bits that new files never get.
     SetUmask { mask: u32 },
     /// Set a process limit, both soft and hard.
@@ -113,7 +115,7 @@ impl ProcessStep {
             Self::NewSession => "setsid".into(),
             Self::TakeTerminal => "controlling terminal".into(),
             Self::OpenNullStdin => "stdin".into(),
-            Self::ResetSignals => "reset signals".into(),
+            Self::ResetSignals | Self::UnblockSignals => "reset signals".into(),
             Self::SetUmask { .. } => "umask".into(),
             Self::SetLimit { limit, .. } => format!("rlimit {limit:?}").to_lowercase(),
             Self::EnterDirectory { path: dir } => format!("workdir {}", lossy(dir)),
@@ -157,6 +159,7 @@ impl ProcessStep {
             }
             Self::OpenNullStdin => open_null_stdin(out),
             Self::ResetSignals => reset_signals(out),
+            Self::UnblockSignals => unblock_signals(out),
             Self::SetUmask { mask } => out.call(libc::SYS_umask, &[mask.into()]),
             Self::SetLimit { limit, value } => {
                 let pair = out.words(&[*value, *value]);
@@ -227,7 +230,12 @@ fn reset_signals(out: &mut Encoder) {
         // The dispositions of SIGKILL and SIGSTOP cannot be set.
         out.on_error(wire::IGNORE);
     }
-    out.call(libc::SYS_rt_sigprocmask, &[libc::SIG_SETMASK.into(), default, 0.into(), 8.into()]);
+    unblock_signals(out);
+}
+
+fn unblock_signals(out: &mut Encoder) {
+    let none = out.words(&[0]);
+    out.call(libc::SYS_rt_sigprocmask, &[libc::SIG_SETMASK.into(), none, 0.into(), 8.into()]);
 }
 
 fn close_range(out: &mut Encoder, first: u32, last: u32, flags: u32) {

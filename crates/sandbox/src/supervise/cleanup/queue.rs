@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::cgroup::SandboxGroup;
 use crate::files::sandbox_fs::SandboxFs;
+use crate::files::watched_disk::WatchedDisk;
 use crate::pool::net_namespaces::{NetNamespace, NetNamespaces};
 use cofferdam_core::sync::permits::Permits;
 use cofferdam_core::values::deadline::Deadline;
@@ -29,7 +30,7 @@ const IN_PROGRESS_MAX: usize = 8;
 /// cleans it up itself, before its response.
 pub const BACKLOG_MAX: usize = 64;
 /// Delays cleanup until the response is sent.
-const RESPONSE_WAIT: Duration = Duration::from_millis(1);
+pub const RESPONSE_WAIT: Duration = Duration::from_millis(1);
 /// How long the kernel may take to remove an empty cgroup.
 const GROUP_REMOVE_WAIT: Duration = Duration::from_secs(2);
 
@@ -45,7 +46,7 @@ pub struct SandboxResources {
     /// Its network namespace.
     pub net: Option<NetNamespace>,
     /// The mount of a workspace that outlives it, for a look at the space left.
-    pub workspace: Option<OwnedFd>,
+    pub workspace: Option<WatchedDisk>,
     /// Its mount namespace. This descriptor delays the unmounting to the cleanup; without it the
     /// kernel unmounts everything while the init dies, and the response waits for that.
     pub mounts: Option<OwnedFd>,

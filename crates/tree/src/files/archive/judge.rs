@@ -1,7 +1,6 @@
 //! Judges all of an archive before anything of it is written: by itself, and against the place where
 //! it is unpacked.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::stat::SFlag;
 
+use super::claims::{ARCHIVED_BYTES_MAX, Claim, PathClaims};
 use super::reader::{ArchiveLimits, ArchivedEntry, ArchivedKind, TarReader};
 use super::spool::Spool;
 use crate::copy::link_text::stays_inside;
@@ -36,14 +36,6 @@ pub struct ArchiveContents {
     pub bytes: u64,
 }
 
-/// What has a path in an archive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Claim {
-    Directory,
-    Link,
-    File { bytes: u64 },
-}
-
 /// The relative path of an entry: its parts.
 pub(super) fn path_in_archive(path: &[u8], depth_max: usize) -> Result<PathBuf, &'static str> {
     if path.first() == Some(&b'/') {
@@ -51,6 +43,9 @@ pub(super) fn path_in_archive(path: &[u8], depth_max: usize) -> Result<PathBuf, 
     }
     if path.is_empty() {
         return Err("it has no path");
+    }
+    if path.contains(&0) {
+        return Err("a name contains NUL");
     }
     let mut plain = PathBuf::new();
     let mut depth = 0;
@@ -87,7 +82,7 @@ pub(super) fn judge(
         to,
         reach,
         limits,
-        claims: HashMap::new(),
+        claims: PathClaims::new(limits.entries_max),
         hashes: RandomState::new(),
         contents: ArchiveContents::default(),
     };
@@ -102,8 +97,8 @@ struct Judge<'call> {
     to: &'call FileLocation,
     reach: LinkReach,
     limits: ArchiveLimits,
-    /// By the hash of the path: paths would take megabytes. Two with one hash only refuse the archive.
-    claims: HashMap<u64, Claim>,
+    /// By the hash of the path: paths would take megabytes.
+    claims: PathClaims,
     hashes: RandomState,
     contents: ArchiveContents,
 }
@@ -124,6 +119,7 @@ impl Judge<'_> {
                 Claim::Link
             }
             ArchivedKind::HardLink(target) => self.linked_file(target).map_err(refuse)?,
+            ArchivedKind::Special(reason) => return Err(refuse(reason)),
         };
         if path.as_os_str().is_empty() {
             // The top of the archive is the directory into which it is unpacked.
@@ -175,14 +171,20 @@ impl Judge<'_> {
         let path = path_in_archive(target, self.limits.depth_max)?;
         let mut hasher = self.hashes.build_hasher();
         path.iter().for_each(|part| add_part(&mut hasher, part));
-        match self.claims.get(&hasher.finish()) {
-            Some(file @ Claim::File { .. }) => Ok(*file),
+        match self.claims.get(hasher.finish()) {
+            Some(file @ Claim::File { .. }) => Ok(file),
             _ => Err("it is a hard link to no file of the archive"),
         }
     }
 
     /// Takes the path and the directories above it.
     fn claim(&mut self, path: &Path, claim: Claim) -> Result<(), Refusal> {
+        if let Claim::File { bytes } = claim {
+            let bytes_max = self.limits.bytes_max.min(ARCHIVED_BYTES_MAX);
+            if bytes > bytes_max {
+                return Err(Refusal::Limit(TreeLimit::Bytes { max: bytes_max }));
+            }
+        }
         let mut hasher = self.hashes.build_hasher();
         let mut names = path.iter().peekable();
         while let Some(name) = names.next() {
@@ -240,7 +242,7 @@ enum Refusal {
     Limit(TreeLimit),
 }
 
-fn add_part(hasher: &mut DefaultHasher, part: &OsStr) {
+pub(super) fn add_part(hasher: &mut DefaultHasher, part: &OsStr) {
     hasher.write(part.as_bytes());
     hasher.write_u8(b'/');
 }

@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 32 * 1024;
 /// The limits of an archive that is unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArchiveLimits {
-    /// Entries and the directories above them. Judging takes up to 40 bytes of memory for each.
+    /// Entries and the directories above them. Judging takes up to 16 bytes of memory for each.
     pub entries_max: u64,
     /// The contents of the files together, bytes.
     pub bytes_max: u64,
@@ -46,6 +46,8 @@ pub(super) enum ArchivedKind {
     Symlink(Vec<u8>),
     /// Another name of the file with this path.
     HardLink(Vec<u8>),
+    /// A device or a fifo, in words. It is always refused.
+    Special(&'static str),
 }
 
 /// An entry of an archive, as it says.
@@ -97,7 +99,6 @@ impl Extensions {
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
         match key {
-            b"path" | b"linkpath" if value.contains(&0) => return Err("a name contains NUL"),
             b"path" => self.path = Some(value.to_vec()),
             b"linkpath" => self.link = Some(value.to_vec()),
             b"size" => self.size = Some(decimal(value).ok_or("its size is malformed")?),
@@ -133,9 +134,14 @@ pub(super) struct TarReader<'spool> {
 
 impl<'spool> TarReader<'spool> {
     pub(super) fn new(spool: &'spool Spool, limits: ArchiveLimits) -> Self {
+        Self::over(spool.reader(), limits)
+    }
+
+    /// Reads the stream `input`, which is a tar archive.
+    pub(super) fn over(input: Box<dyn Read + 'spool>, limits: ArchiveLimits) -> Self {
         let besides = limits.entries_max.saturating_add(64).saturating_mul(ENTRY_BYTES_MAX);
         Self {
-            input: spool.reader(),
+            input,
             buffer: vec![0; BUFFER_BYTES],
             limits,
             stream_left: limits.bytes_max.saturating_add(besides),
@@ -222,12 +228,12 @@ impl<'spool> TarReader<'spool> {
             b'1' => ArchivedKind::HardLink(link),
             b'2' => ArchivedKind::Symlink(link),
             b'5' => ArchivedKind::Directory,
-            b'3' | b'4' => return Err(refused("it is a device")),
-            b'6' => return Err(refused("it is a fifo")),
+            b'3' | b'4' => ArchivedKind::Special("it is a device"),
+            b'6' => ArchivedKind::Special("it is a fifo"),
             b'S' => return Err(refused("it is a sparse file")),
             _ => return Err(refused("its type is not known")),
         };
-        if kind != ArchivedKind::File && size != 0 {
+        if !matches!(kind, ArchivedKind::File | ArchivedKind::Special(_)) && size != 0 {
             return Err(refused("only a file has contents"));
         }
         self.begin(size);
@@ -310,6 +316,18 @@ fn of_stream(error: &io::Error) -> FilesError {
             source: Errno::from_raw(errno),
         },
         None => FilesError::archive("the compressed data is damaged", Path::new("")),
+    }
+}
+
+/// The entries of an archive, one after the other; it reads the contents of the current one.
+pub(super) trait EntryStream: Read {
+    /// The next entry, or `None` at the end. Contents of the last one that were not read are skipped.
+    fn next_entry(&mut self) -> Result<Option<ArchivedEntry>, FilesError>;
+}
+
+impl EntryStream for TarReader<'_> {
+    fn next_entry(&mut self) -> Result<Option<ArchivedEntry>, FilesError> {
+        self.advance()
     }
 }
 

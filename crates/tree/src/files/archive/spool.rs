@@ -71,9 +71,10 @@ impl Spool {
     }
 }
 
-struct StoredArchive<'spool> {
-    file: &'spool File,
-    at: u64,
+/// Reads a file from `at` on, whatever others read of it.
+pub(super) struct StoredArchive<'spool> {
+    pub(super) file: &'spool File,
+    pub(super) at: u64,
 }
 
 impl Read for StoredArchive<'_> {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::judge::{ArchiveContents, LinkReach, judge, path_in_archive};
-use super::reader::{ArchiveLimits, ArchivedEntry, ArchivedKind, TarReader};
+use super::reader::{ArchiveLimits, ArchivedEntry, ArchivedKind, EntryStream, TarReader};
 use super::spool::Spool;
 use crate::files::error::{FilesError, OnPath};
 use crate::files::location::{FileArea, FileLocation, PathRule};
@@ -87,25 +87,35 @@ fn write(
         write_directory(root, to, 0o755)?;
     }
     while let Some(entry) = reader.advance()? {
-        let place = |path: &[u8]| {
-            let path = path_in_archive(path, limits.depth_max)
-                .map_err(|reason| FilesError::archive(reason, entry.shown()))?;
-            Ok::<_, FilesError>(to.join(&path))
-        };
-        let location = place(&entry.path)?;
-        match &entry.kind {
-            _ if &location == to => {}
-            ArchivedKind::Directory => write_directory(root, &location, entry.mode)?,
-            ArchivedKind::File => write_file(root, &location, &entry, &mut reader)?,
-            ArchivedKind::Symlink(text) => {
-                let parent = root.parent(&location, MissingParents::Make(&mut Vec::new()))?;
-                check_replaceable(&parent)?;
-                put_link(root, &parent, OsStr::from_bytes(text), Occupied::Rename)?;
-            }
-            ArchivedKind::HardLink(target) => copy_linked(root, &place(target)?, &location)?,
-        }
+        write_entry(root, to, &entry, &mut reader, limits.depth_max)?;
     }
     Ok(())
+}
+
+/// Writes one entry, whose contents `contents` reads, below `to`.
+pub(super) fn write_entry(
+    root: &WorkspaceRoot<'_>,
+    to: &FileLocation,
+    entry: &ArchivedEntry,
+    contents: &mut dyn EntryStream,
+    depth_max: usize,
+) -> Result<(), FilesError> {
+    let refuse = |reason| FilesError::archive(reason, entry.shown());
+    let place =
+        |path: &[u8]| path_in_archive(path, depth_max).map(|path| to.join(&path)).map_err(refuse);
+    let location = place(&entry.path)?;
+    match &entry.kind {
+        _ if &location == to => Ok(()),
+        ArchivedKind::Directory => write_directory(root, &location, entry.mode),
+        ArchivedKind::File => write_file(root, &location, entry, contents),
+        ArchivedKind::Symlink(text) => {
+            let parent = root.parent(&location, MissingParents::Make(&mut Vec::new()))?;
+            check_replaceable(&parent)?;
+            put_link(root, &parent, OsStr::from_bytes(text), Occupied::Rename)
+        }
+        ArchivedKind::HardLink(target) => copy_linked(root, &place(target)?, &location),
+        ArchivedKind::Special(reason) => Err(refuse(reason)),
+    }
 }
 
 fn write_directory(
@@ -131,12 +141,12 @@ fn write_file(
     root: &WorkspaceRoot<'_>,
     location: &FileLocation,
     entry: &ArchivedEntry,
-    reader: &mut TarReader<'_>,
+    mut contents: &mut dyn EntryStream,
 ) -> Result<(), FilesError> {
     let parent = root.parent(location, MissingParents::Make(&mut Vec::new()))?;
     check_replaceable(&parent)?;
     let mut temp = TempFile::create(&parent)?;
-    temp.fill(reader).map_err(of_contents)?;
+    temp.fill(&mut contents).map_err(of_contents)?;
     temp.set_modified(entry.modified)?;
     temp.settle(Mode::from_bits_truncate(entry.mode & 0o777), root.owner)?;
     temp.install().map(|_| ())

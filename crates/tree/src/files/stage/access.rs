@@ -44,11 +44,11 @@ pub(crate) fn remove_write_permissions(top: BorrowedFd<'_>, path: &Path) -> Resu
     while let Some(event) = walk.advance()? {
         let changed = match &event {
             WalkEvent::Enter { stat, .. } => {
-                fchmod(walk.directory(), status::file_mode(stat) - status::WRITE)
+                fchmod(walk.directory(), status::read_only_mode(status::file_mode(stat)))
             }
             WalkEvent::Entry { name, kind: FileKind::Regular } => {
                 let stat = fstatat(walk.directory(), name.as_c_str(), AtFlags::empty());
-                let mode = stat.map(|stat| status::file_mode(&stat) - status::WRITE);
+                let mode = stat.map(|stat| status::read_only_mode(status::file_mode(&stat)));
                 let follow = FchmodatFlags::FollowSymlink;
                 mode.and_then(|mode| fchmodat(walk.directory(), name.as_c_str(), mode, follow))
             }

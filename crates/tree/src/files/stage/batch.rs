@@ -5,28 +5,25 @@
 
 use std::ffi::OsStr;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::fcntl::{RenameFlags, renameat2};
-use nix::sys::stat::{FileStat, SFlag, fstat};
+use nix::sys::stat::{FileStat, SFlag};
 
-use super::access::{StagedAccess, remove_write_permissions};
-use super::copy::TreeCopy;
+use super::access::StagedAccess;
+use super::fill::{DirectorySource, fill, settle};
 use super::link::{link_text_to, make_link};
 use super::private_dir::{PrivateDir, remove_entry};
-use crate::files::archive::{ArchiveLimits, Spool, unpack_tree};
-use crate::files::digest::{DirectoryDigest, digest_directory};
+use crate::files::digest::DirectoryDigest;
 use crate::files::error::{FilesError, OnPath};
 use crate::files::layout::{METADATA_MODE, metadata_location};
 use crate::files::location::FileLocation;
 use crate::files::read::open_regular;
-use crate::files::resolve::{
-    DIRECTORY_MODE, MissingParents, ParentDir, ResolvedFile, WorkspaceRoot,
-};
+use crate::files::resolve::{MissingParents, ParentDir, ResolvedFile, WorkspaceRoot};
 use crate::files::write::{TempFile, check_replaceable, permissions, remove_directories};
 use crate::walk::budget::TreeLimits;
-use crate::walk::stop_check::StopCheck;
 
 /// Entries that take their places together. Unless it is installed, everything that it made is removed.
 #[derive(Debug)]
@@ -35,16 +32,8 @@ pub struct StageBatch<'root> {
     entries: Vec<StagedEntry>,
     /// Directories that were made on the way to the places.
     made: Vec<FileLocation>,
-}
-
-/// What a staged directory is made of.
-#[derive(Debug, Clone, Copy)]
-pub enum DirectorySource<'a> {
-    /// The contents of an open directory. Files, directories, and links that stay in it are copied; special files are
-    /// left out.
-    Directory(BorrowedFd<'a>),
-    /// An archive, all of whose links must stay in it.
-    Archive(&'a Spool, ArchiveLimits),
+    /// Entries that stay open until they have their places.
+    held: Vec<OwnedFd>,
 }
 
 /// An entry beside its place, or in it.
@@ -71,7 +60,7 @@ enum EntryState {
 impl<'root> StageBatch<'root> {
     /// An empty batch for a workspace.
     pub fn new(root: &WorkspaceRoot<'root>) -> Self {
-        Self { root: *root, entries: Vec::new(), made: Vec::new() }
+        Self { root: *root, entries: Vec::new(), made: Vec::new(), held: Vec::new() }
     }
 
     /// Adds a file with the contents of `source`. It takes the place of a file or a link.
@@ -120,25 +109,36 @@ impl<'root> StageBatch<'root> {
         access: StagedAccess,
         limits: &TreeLimits,
     ) -> Result<DirectoryDigest, FilesError> {
-        let (shown, root) = (to.shown(), self.root);
-        match source {
-            DirectorySource::Directory(source) => {
-                let stat = fstat(source).on("stat", &shown)?;
-                self.tree(to, Some(&stat), access, limits, &mut |target| {
-                    let copy = TreeCopy::new(target, root.owner, access.purpose(), limits);
-                    copy.run(source, limits.entries_max, &shown)
-                })
-            }
-            DirectorySource::Archive(spool, archive_limits) => {
-                self.tree(to, None, access, limits, &mut |target| {
-                    unpack_tree(target, spool, access.owner(root.owner), archive_limits)?;
-                    match access {
-                        StagedAccess::Writable => Ok(()),
-                        StagedAccess::ReadOnly => remove_write_permissions(target, &shown),
-                    }
-                })
-            }
-        }
+        let (parent, shown) = (self.parent(to)?, to.shown());
+        let staged = PrivateDir::create(&parent)?;
+        let digest = fill(staged.directory(), source, (self.root.owner, access), limits, &shown)?;
+        let temp = staged.keep();
+        self.push(parent, Some(temp), true);
+        Ok(digest)
+    }
+
+    /// Adds an empty directory with the permissions and the time that a read-only copy of a directory with `stat` has.
+    /// It takes the place of whatever has the name. Returns its path below the root of the workspace's file system,
+    /// until the batch is installed.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn mount_point(
+        &mut self,
+        to: &FileLocation,
+        stat: &FileStat,
+    ) -> Result<PathBuf, FilesError> {
+        let (parent, shown) = (self.parent(to)?, to.shown());
+        let staged = PrivateDir::create(&parent)?;
+        let rules = (self.root.owner, StagedAccess::ReadOnly);
+        settle(staged.directory(), Some(stat), rules, &shown)?;
+        // As long as it is open, the kernel does not look for it again.
+        self.held.push(staged.directory().try_clone_to_owned().on("dup", &shown)?);
+        let temp = staged.keep();
+        let above = to.parent().map(|above| above.path_in_root()).unwrap_or_default();
+        let path = above.join(&temp);
+        self.push(parent, Some(temp), true);
+        Ok(path)
     }
 
     /// Adds a copy of the file or directory at `from` of the workspace. Links on the way to `from` are followed as in
@@ -236,29 +236,6 @@ impl<'root> StageBatch<'root> {
         let temp = temp.unwrap_or_default();
         let state = EntryState::Aside;
         self.entries.push(StagedEntry { parent, temp, replaces_directory, state });
-    }
-
-    /// Adds a directory that `fill` fills where no program can reach it. It gets the permissions and the time of
-    /// `stat`, or 0755.
-    fn tree(
-        &mut self,
-        to: &FileLocation,
-        stat: Option<&FileStat>,
-        access: StagedAccess,
-        limits: &TreeLimits,
-        fill: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), FilesError>,
-    ) -> Result<DirectoryDigest, FilesError> {
-        let (parent, shown) = (self.parent(to)?, to.shown());
-        let staged = PrivateDir::create(&parent)?;
-        fill(staged.directory())?;
-        let digest = digest_directory(staged.directory(), &shown, limits, StopCheck::never())?;
-        let mut own = fstat(staged.directory()).on("stat", &shown)?;
-        own.st_mode = SFlag::S_IFDIR.bits() | DIRECTORY_MODE.bits();
-        let rules = (self.root.owner, access.purpose());
-        TreeCopy::settle_top(staged.directory(), stat.unwrap_or(&own), rules, &shown)?;
-        let temp = staged.keep();
-        self.push(parent, Some(temp), true);
-        Ok(digest)
     }
 }
 

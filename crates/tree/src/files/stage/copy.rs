@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, readlinkat};
+use nix::fcntl::AtFlags;
 use nix::sys::stat::{
     FchmodatFlags, FileStat, Mode, SFlag, UtimensatFlags, fchmod, fchmodat, fstat, fstatat,
     futimens, mkdirat, mknodat, utimensat,
@@ -17,7 +17,7 @@ use nix::unistd::{Gid, Uid, fchownat};
 
 use crate::copy::attributes::make_link;
 use crate::copy::copy_file::{FileCopier, Piece};
-use crate::copy::link_text::stays_inside;
+use crate::copy::link_text::{read_link, stays_inside};
 use crate::error::{During, WorkspaceFault};
 use crate::files::error::{FilesError, OnPath};
 use crate::status;
@@ -126,7 +126,7 @@ impl<'target> TreeCopy<'target> {
         let service = service_owner();
         let (mode, owner) = match self.purpose {
             CopyPurpose::Writable => (usable, self.owner),
-            CopyPurpose::ReadOnly => (usable - status::WRITE, service),
+            CopyPurpose::ReadOnly => (status::read_only_mode(usable), service),
             CopyPurpose::Move if stat.st_uid == service.uid => (plain, service),
             CopyPurpose::Move => (plain, self.owner),
         };
@@ -180,7 +180,7 @@ impl<'target> TreeCopy<'target> {
         };
         let stat = fstat(&found).during("stat")?;
         if status::file_type(&stat) != SFlag::S_IFREG {
-            // It has changed meanwhile.
+            // Another entry has taken its name meanwhile.
             return Err(Errno::ESTALE).during("open");
         }
         let source = open_beneath::reopen_for_reading(found.as_fd()).during("open")?;
@@ -197,8 +197,12 @@ impl<'target> TreeCopy<'target> {
 
     fn link(&mut self, walk: &TreeWalk<'_>, name: &CStr) -> Result<(), WorkspaceFault> {
         let from = walk.directory();
-        let stat = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
-        let text = readlinkat(from, name).during("readlink")?;
+        let (stat, text) = match read_link(from, name) {
+            Err(Errno::ENOENT) => return Ok(()),
+            // Another entry has taken its name meanwhile.
+            Err(Errno::EINVAL) => return Err(Errno::ESTALE).during("readlink"),
+            link => link.during("readlink")?,
+        };
         if self.purpose != CopyPurpose::Move && !stays_inside(text.as_bytes(), walk.depth()) {
             return Err(Errno::ELOOP).during("readlink");
         }

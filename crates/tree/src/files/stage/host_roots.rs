@@ -15,6 +15,7 @@ use crate::files::error::{FilesError, OnPath};
 use crate::files::location::parts;
 use crate::status;
 use crate::walk::open_beneath;
+use cofferdam_core::weakened::{self, Wall};
 
 /// Opened at the start of a service, so that it stays the directory that the operator named.
 #[derive(Debug)]
@@ -76,7 +77,10 @@ impl HostRoots {
         let (root, below) = self.root_of(&whole).ok_or_else(escape)?;
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+        let resolve = match weakened::lacks(Wall::Beneath) {
+            true => ResolveFlag::empty(),
+            false => ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS,
+        };
         let opened = openat2(&root.directory, below, OpenHow::new().flags(flags).resolve(resolve));
         let opened = match opened {
             // Nothing is found below a file.

@@ -15,7 +15,7 @@ use super::entry::{EXTENT_BYTES_MAX, Extent, ExtentDigest};
 use super::keeping::{ExtentSink, ExtentSource, SavedTreeError};
 use super::manifest::ManifestReader;
 use super::restore::restore_tree;
-use super::write::{SaveOptions, SavedTotals, save_tree};
+use super::write::{SaveOptions, SavedTotals, save_tree, save_tree_within};
 use crate::copy::copy_file::seek;
 use crate::testing::{TENANT, chmod, depth, directory, in_memory, make_deep, picture};
 use crate::walk::stop_check::StopCheck;
@@ -159,6 +159,23 @@ fn a_deep_tree_takes_no_more_than_its_names() {
     assert!(manifest.len() < 3_000 * 64, "{}", manifest.len());
     restore(to.path(), &manifest, &mut extents).unwrap();
     assert_eq!(depth(to.path()), (3_000, true));
+}
+
+#[test]
+fn a_tree_whose_paths_are_too_long_together_is_refused() {
+    let from = in_memory();
+    make_deep(from.path(), 300);
+    let save = |paths_bytes_max| {
+        let (root, mut extents) = (directory(from.path()), Extents::default());
+        let previous: Option<ManifestReader<&[u8]>> = None;
+        let options =
+            SaveOptions { previous, life: LIFE, frozen_at: later(), stop: StopCheck::never() };
+        let mut manifest = Vec::new();
+        save_tree_within(root.as_fd(), &mut manifest, &mut extents, options, paths_bytes_max)
+    };
+    save(1 << 20).unwrap();
+    let refused = save(1 << 10).unwrap_err();
+    assert!(refused.to_string().contains("together"), "{refused}");
 }
 
 #[test]

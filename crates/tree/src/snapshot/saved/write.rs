@@ -9,7 +9,6 @@ use std::os::unix::fs::FileExt;
 
 use nix::fcntl::readlinkat;
 use nix::sys::stat::{FileStat, SFlag};
-use nix::unistd::Whence;
 use sha2::{Digest, Sha256};
 
 use super::entry::{
@@ -17,9 +16,11 @@ use super::entry::{
 };
 use super::keeping::{ExtentSink, SavedTreeError};
 use super::manifest::{ManifestReader, ManifestWriter};
-use crate::copy::copy_file::seek;
+use crate::copy::copy_file::data_after;
 use crate::error::{During, WorkspaceFault};
+use crate::layer::redirects::READ_ONLY_TREES;
 use crate::status;
+use crate::walk::budget::TreeLimit;
 use crate::walk::open_beneath;
 use crate::walk::ordered::{OrderedEntry, OrderedRange, OrderedWalk};
 use crate::walk::stop_check::StopCheck;
@@ -27,6 +28,9 @@ use crate::walk::stop_check::StopCheck;
 /// A file that was changed less than this long before the tree was frozen, seconds, may be changed again
 /// without a difference in its state: the clock of the kernel is coarse.
 const UNSETTLED_SECONDS: i64 = 2;
+/// The most bytes that the paths of all entries may have together. An entry takes time by the length of its
+/// path, so a deep tree with many entries would keep all other trees waiting.
+pub(super) const PATHS_BYTES_MAX: u64 = 4 << 30;
 /// The owner of read-only trees.
 const ROOT_ID: u32 = 0;
 
@@ -59,16 +63,29 @@ pub struct SavedTotals {
 /// read again.
 ///
 /// # Errors
-/// The tree cannot be read, the work was stopped, or `manifest` or `sink` failed.
+/// The tree cannot be read or has too long paths, the work was stopped, or `manifest` or `sink` failed.
 pub fn save_tree(
     root: BorrowedFd<'_>,
     manifest: &mut impl Write,
     sink: &mut dyn ExtentSink,
     options: SaveOptions<'_, impl Read>,
 ) -> Result<SavedTotals, SavedTreeError> {
+    save_tree_within(root, manifest, sink, options, PATHS_BYTES_MAX)
+}
+
+/// As [`save_tree`], with this limit of bytes of all paths together.
+pub(super) fn save_tree_within(
+    root: BorrowedFd<'_>,
+    manifest: &mut impl Write,
+    sink: &mut dyn ExtentSink,
+    options: SaveOptions<'_, impl Read>,
+    paths_bytes_max: u64,
+) -> Result<SavedTotals, SavedTreeError> {
     let SaveOptions { previous, life, frozen_at, stop } = options;
     let range = OrderedRange { depth_max: usize::MAX, entries_max: usize::MAX, after: Vec::new() };
     let walk = OrderedWalk::over(root, range).map_err(|fault| fault.at("."))?;
+    // What lies there is seen elsewhere.
+    let walk = walk.without(READ_ONLY_TREES);
     let previous = previous.filter(|previous| previous.life() == life);
     let mut previous = Previous { manifest: previous, next: None };
     let mut saving = SaveWalk {
@@ -77,6 +94,7 @@ pub fn save_tree(
         stop,
         frozen_at,
         groups: HashMap::new(),
+        paths: PathsBudget { bytes: 0, bytes_max: paths_bytes_max },
         totals: SavedTotals::default(),
         buffer: vec![0; EXTENT_BYTES_MAX],
     };
@@ -126,8 +144,25 @@ struct SaveWalk<'root, 'calls> {
     frozen_at: i64,
     /// The groups of files with several names, by device and inode.
     groups: HashMap<(u64, u64), u64>,
+    paths: PathsBudget,
     totals: SavedTotals,
     buffer: Vec<u8>,
+}
+
+/// The bytes of the paths so far.
+struct PathsBudget {
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl PathsBudget {
+    fn take(&mut self, bytes: usize) -> Result<(), WorkspaceFault> {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        match self.bytes > self.bytes_max {
+            true => Err(TreeLimit::PathsBytes { max: self.bytes_max }.into()),
+            false => Ok(()),
+        }
+    }
 }
 
 impl SaveWalk<'_, '_> {
@@ -149,6 +184,8 @@ impl SaveWalk<'_, '_> {
     ) -> Result<Option<SavedEntry>, SavedTreeError> {
         let stat = self.walk.stat(entry).map_err(|fault| self.at(fault))?;
         let Some(stat) = stat else { return Ok(None) };
+        let taken = self.paths.take(self.walk.path().bytes().len() + entry.name.count_bytes());
+        taken.map_err(|fault| self.at(fault))?;
         let path = self.walk.path_of(&entry.name);
         let kind = match status::file_type(&stat) {
             SFlag::S_IFDIR => EntryKind::Directory,
@@ -232,16 +269,4 @@ impl SaveWalk<'_, '_> {
             }
         }
     }
-}
-
-/// The next piece without holes from `at` on, of a file of `size` bytes.
-fn data_after(file: &File, at: i64, size: i64) -> Result<Option<(i64, i64)>, WorkspaceFault> {
-    if at >= size {
-        return Ok(None);
-    }
-    let Some(start) = seek(file, at, Whence::SeekData)?.filter(|start| *start < size) else {
-        return Ok(None);
-    };
-    let end = seek(file, start, Whence::SeekHole)?.unwrap_or(size);
-    Ok(Some((start, end.min(size))))
 }

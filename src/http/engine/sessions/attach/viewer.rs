@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use tungstenite::Message;
 
 use super::socket::{ClientMessage, ClientWebSocket, SocketEnd};
-use crate::workspace::sessions::{OutputChunk, Session};
+use crate::workspace::sessions::{OutputChunk, Session, SessionEnd, SessionState};
 use crate::workspace::{EngineCode, EngineError};
 use cofferdam_core::Stream;
 use cofferdam_core::weakened::{self, Wall};
@@ -83,6 +82,33 @@ impl From<SocketEnd> for ViewEnd {
             SocketEnd::Protocol => Self::Close(CloseReason::Protocol),
             SocketEnd::TooLong => Self::Close(CloseReason::TooLong),
         }
+    }
+}
+
+/// A text message to a client, keys in the order of the contract.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum ViewerNotice {
+    Attached {
+        offset: u64,
+        #[serde(flatten)]
+        state: SessionState,
+    },
+    Truncated {
+        from: u64,
+        to: u64,
+    },
+    Exit {
+        exit_code: i32,
+        signal: Option<i32>,
+        timed_out: bool,
+    },
+}
+
+impl ViewerNotice {
+    fn message(&self) -> Message {
+        // All of our types serialize.
+        Message::Text(serde_json::to_string(self).unwrap_or_default().into())
     }
 }
 
@@ -194,13 +220,8 @@ impl<'a> ViewerPosition<'a> {
     }
 
     fn send_attached(&mut self, socket: &mut ClientWebSocket) -> Result<(), ViewEnd> {
-        let mut attached = json!({"type": "attached", "offset": self.next});
-        if let (Some(attached), Ok(serde_json::Value::Object(state))) =
-            (attached.as_object_mut(), serde_json::to_value(self.session.state()))
-        {
-            attached.extend(state);
-        }
-        Ok(socket.send(Message::Text(attached.to_string().into()))?)
+        let state = self.session.state();
+        Ok(socket.send(ViewerNotice::Attached { offset: self.next, state }.message())?)
     }
 
     /// Sends output while the socket takes it, and the end behind it.
@@ -212,9 +233,8 @@ impl<'a> ViewerPosition<'a> {
             match self.session.bytes_from(self.next, CHUNK_BYTES_MAX) {
                 Some(chunk) => {
                     if chunk.offset > self.next {
-                        let gap =
-                            json!({"type": "truncated", "from": self.next, "to": chunk.offset});
-                        socket.send(Message::Text(gap.to_string().into()))?;
+                        let gap = ViewerNotice::Truncated { from: self.next, to: chunk.offset };
+                        socket.send(gap.message())?;
                     }
                     self.next = chunk.offset + chunk.bytes.len() as u64;
                     socket.send(Message::Binary(frame(&chunk).into()))?;
@@ -226,13 +246,9 @@ impl<'a> ViewerPosition<'a> {
                 None => {
                     self.printed_then = self.next;
                     let Some(end) = end else { return Ok(()) };
-                    let end = json!({
-                        "type": "exit",
-                        "exit_code": end.exit_code,
-                        "signal": end.signal,
-                        "timed_out": end.timed_out,
-                    });
-                    socket.send(Message::Text(end.to_string().into()))?;
+                    let SessionEnd { exit_code, signal, timed_out, .. } = end;
+                    let exit = ViewerNotice::Exit { exit_code, signal, timed_out };
+                    socket.send(exit.message())?;
                     return Err(ViewEnd::Close(CloseReason::Ended));
                 }
             }
@@ -326,6 +342,17 @@ mod tests {
     fn a_frame_has_the_stream_the_offset_and_the_bytes() {
         let chunk = OutputChunk { stream: Stream::Stderr, offset: 258, bytes: b"ab".to_vec() };
         assert_eq!(frame(&chunk), [2, 0, 0, 0, 0, 0, 0, 1, 2, b'a', b'b']);
+    }
+
+    #[test]
+    fn a_notice_has_its_type_first() {
+        let exit = ViewerNotice::Exit { exit_code: -1, signal: Some(9), timed_out: false };
+        for (notice, text) in [
+            (ViewerNotice::Truncated { from: 1, to: 2 }, r#"{"type":"truncated","from":1,"to":2}"#),
+            (exit, r#"{"type":"exit","exit_code":-1,"signal":9,"timed_out":false}"#),
+        ] {
+            assert_eq!(notice.message(), Message::Text(text.into()));
+        }
     }
 
     #[test]

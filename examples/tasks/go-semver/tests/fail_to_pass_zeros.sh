@@ -1,0 +1,2 @@
+PATH=$PATH:/usr/local/go/bin
+go test -run TestLeadingZeros .

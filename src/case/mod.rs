@@ -1,0 +1,4 @@
+//! Cases: a task, how its environment is made, which harnesses try it, and how they are graded.
+
+pub mod file;
+mod known_agents;

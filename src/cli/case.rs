@@ -1,0 +1,58 @@
+//! `cofferdam case`: checks Cases.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::failure::{Failure, USAGE};
+use super::stdio::print;
+use crate::case::file::{CaseReport, load_case};
+
+const EXAMPLES: &str = "\
+Examples:
+  cofferdam case validate cases/fix-add
+  cofferdam case validate cases/fix-add/case.yaml";
+
+/// Checks Cases.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(subcommand_required = true, arg_required_else_help = false)]
+pub struct CaseCommand {
+    #[command(subcommand)]
+    command: CaseSubcommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CaseSubcommand {
+    /// Report every error of a case file as JSON, without running anything
+    Validate(CaseValidateCommand),
+}
+
+/// Prints a report.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 the Case can be run, 2 it cannot")]
+struct CaseValidateCommand {
+    /// The case file, or a directory with case.yaml
+    #[arg(value_name = "CASE")]
+    case: PathBuf,
+}
+
+impl CaseCommand {
+    /// Runs the command; returns the exit code of the contract.
+    pub fn run(self) -> Result<u8, Failure> {
+        match self.command {
+            CaseSubcommand::Validate(validate) => validate.run(),
+        }
+    }
+}
+
+impl CaseValidateCommand {
+    fn run(self) -> Result<u8, Failure> {
+        let report = CaseReport::of(load_case(&self.case));
+        let code = if matches!(report, CaseReport::Valid { .. }) { 0 } else { USAGE };
+        let json = serde_json::to_string(&report)
+            .map_err(|error| Failure::Write { what: "the report", source: error.into() })?;
+        print(&format!("{json}\n"))?;
+        Ok(code)
+    }
+}

@@ -1,0 +1,204 @@
+//! The comparison of what the agent left with the base, and the files that tests get.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use super::settings::PipelineSettings;
+use crate::evaluation::cache::is_raised;
+use crate::evaluation::patch::{
+    ComparedTrees, GitPhase, PatchError, RestoreRules, Restored, TreeChanges, TreeWriter,
+    WrittenPatch, apply_changes, compare, ignored_paths, read_beneath, withhold, write_patch,
+};
+use crate::evaluation::result::OmittedPath;
+use crate::evaluation::task::Task;
+use crate::evaluation::trees::{FrozenFiles, PhaseTree, WORKSPACE};
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
+use cofferdam_core::{SetupFailure, Watch, WorkspacePath};
+use cofferdam_sandbox::engine::{DiskSpace, FrozenView};
+use cofferdam_tree::StopCheck;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+
+/// How long the comparison may take.
+const COMPARISON_TIME: Duration = Duration::from_mins(1);
+/// The longest file of which single settings are restored, bytes.
+const SETTINGS_BYTES_MAX: u64 = 4 << 20;
+const BYTES_PER_INODE: u64 = 4096;
+
+/// What came of the agent's work.
+#[derive(Debug)]
+pub struct ComparedWork {
+    /// The patch.
+    pub patch: WrittenPatch,
+    /// What it cannot have.
+    pub omitted: Vec<OmittedPath>,
+    /// What tests get as the base has it.
+    pub withheld: Vec<String>,
+    /// What tests get.
+    pub graded: FrozenFiles,
+}
+
+/// Compares what an agent left with the base.
+#[derive(Debug)]
+pub struct Comparison<'a> {
+    /// What holds for every evaluation.
+    pub settings: &'a PipelineSettings,
+    /// The task, with the directory of its files.
+    pub task: (&'a Task, &'a Path),
+    /// Where sandboxes see the repository.
+    pub place: &'a WorkspacePath,
+    /// What the agent got.
+    pub base: &'a FrozenFiles,
+    /// Ends it.
+    pub watch: &'a Watch,
+    /// When the evaluation has to be over.
+    pub deadline: Deadline,
+}
+
+impl Comparison<'_> {
+    /// Compares `left`, the agent's tree, with the base.
+    ///
+    /// # Errors
+    /// The patch is too long or cannot be made, or a sandbox failed.
+    pub fn run(&self, left: &FrozenFiles) -> Result<ComparedWork, PatchError> {
+        let deadline = Deadline::after(COMPARISON_TIME.min(self.deadline.remaining()));
+        let is_over = || is_raised(&self.watch.cancel) || self.deadline.passed();
+        let stop = StopCheck(&is_over);
+        let views = Views::open(self.base, left)?;
+        let mut changes = compare(&views.trees, deadline, stop)?;
+        let scratch = self.fork()?;
+        let git = GitPhase {
+            tree: &scratch,
+            place: self.place,
+            bounds: self.settings.bounds,
+            watch: self.watch,
+            deadline,
+        };
+        let ignored = ignored_paths(&git, &asked(&changes))?;
+        changes.files.retain(|path, change| change.before.is_some() || !ignored.contains(path));
+        let patch = write_patch(&git, &views.trees, &changes, self.patch_bytes_max())?;
+        let restored = self.restored(&views.trees, &changes, &ignored, stop)?;
+        let graded = self.graded((&views.trees, left), &changes, &restored, stop)?;
+        let withheld = restored.names();
+        Ok(ComparedWork { patch, omitted: changes.omitted, withheld, graded })
+    }
+
+    fn restored(
+        &self,
+        trees: &ComparedTrees,
+        changes: &TreeChanges,
+        ignored: &BTreeSet<Vec<u8>>,
+        stop: StopCheck<'_>,
+    ) -> Result<Restored, PatchError> {
+        if weakened::lacks(Wall::Restored) {
+            return Ok(Restored::default());
+        }
+        let task = self.task.0;
+        let rules = RestoreRules::new(&task.verify, &task.solution_paths)
+            .map_err(|words| SetupFailure::from_words("verify", words))?;
+        let withheld = withhold(changes, &rules, ignored, stop, |path| {
+            let read = |root: &OwnedFd| read_beneath(root.as_fd(), path, SETTINGS_BYTES_MAX);
+            (read(&trees.base), read(&trees.left))
+        });
+        withheld.ok_or(PatchError::Cancelled)
+    }
+
+    /// The files that tests get: the base, the agent's changes, and the task's files of `tests/`.
+    fn graded(
+        &self,
+        (trees, left): (&ComparedTrees, &FrozenFiles),
+        changes: &TreeChanges,
+        restored: &Restored,
+        stop: StopCheck<'_>,
+    ) -> Result<FrozenFiles, SetupFailure> {
+        let tree = match weakened::lacks(Wall::Compared) {
+            true => left.fork(room(self.settings.disk_bytes_max))?,
+            false => self.fork()?,
+        };
+        let repository = tree.open_directory(WORKSPACE)?;
+        let writer = TreeWriter::new(repository.as_fd(), tree.owner(), stop);
+        if weakened::lacks(Wall::Replaced) {
+            self.write_tests(&writer)?;
+            apply_changes(&writer, trees, changes, restored)?;
+        } else {
+            apply_changes(&writer, trees, changes, restored)?;
+            self.write_tests(&writer)?;
+        }
+        drop(repository);
+        tree.freeze(stop)
+    }
+
+    /// Writes the files of `tests/` that go into the repository, whatever stands at their places.
+    fn write_tests(&self, writer: &TreeWriter<'_>) -> Result<(), SetupFailure> {
+        let (task, root) = self.task;
+        for path in &task.test_files {
+            let source = root.join("tests").join(path);
+            let opened = File::open(&source).and_then(|file| Ok((is_executable(&file)?, file)));
+            let (is_executable, file) =
+                opened.map_err(|error| SetupFailure::from_io("open test file", &error))?;
+            writer.write_file(path.as_os_str().as_bytes(), file, is_executable)?;
+        }
+        Ok(())
+    }
+
+    fn patch_bytes_max(&self) -> u64 {
+        if weakened::lacks(Wall::Bounded) { u64::MAX } else { self.settings.patch_bytes_max }
+    }
+
+    fn fork(&self) -> Result<PhaseTree, SetupFailure> {
+        self.base.fork(room(self.settings.disk_bytes_max))
+    }
+}
+
+/// Room for that many bytes, in files of a usual size.
+pub fn room(bytes: u64) -> DiskSpace {
+    DiskSpace { bytes, inodes: (bytes / BYTES_PER_INODE).max(1024) }
+}
+
+/// The paths that git is asked about: not those below a link of the base, which git refuses.
+fn asked(changes: &TreeChanges) -> Vec<&[u8]> {
+    let is_link = |path: &[u8]| changes.replaces_link(path);
+    changes.files.keys().map(Vec::as_slice).filter(|path| !is_link(path)).collect()
+}
+
+fn is_executable(file: &File) -> std::io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(file.metadata()?.permissions().mode() & 0o111 != 0)
+}
+
+/// The trees, and the views that show them.
+struct Views {
+    trees: ComparedTrees,
+    _shown: Vec<FrozenView>,
+}
+
+impl Views {
+    fn open(base: &FrozenFiles, left: &FrozenFiles) -> Result<Self, SetupFailure> {
+        let (base_view, left_view, above) = (base.view()?, left.view()?, left.view_above(base)?);
+        let repository = |view: &FrozenView| {
+            let how = OpenHow::new()
+                .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+                .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+            openat2(view.tree(), WORKSPACE, how)
+        };
+        let failed = |errno| SetupFailure::from_errno("open repository", errno as i32);
+        let written = match above.as_ref().map(repository) {
+            None | Some(Err(Errno::ENOENT)) => None,
+            Some(opened) => Some(opened.map_err(failed)?),
+        };
+        let trees = ComparedTrees {
+            base: repository(&base_view).map_err(failed)?,
+            left: repository(&left_view).map_err(failed)?,
+            written,
+        };
+        Ok(Self {
+            trees,
+            _shown: [Some(base_view), Some(left_view), above].into_iter().flatten().collect(),
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! The step `running_tests`: what was changed is compared, and tested.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::evaluating::{Evaluating, SteppedValue, sandbox_failed};
+use super::open::OpenTask;
+use crate::evaluation::pipeline::comparison::{ComparedWork, Comparison};
+use crate::evaluation::pipeline::ending::EarlyEnd;
+use crate::evaluation::pipeline::grading::{EndedTest, TestPhase, block};
+use crate::evaluation::result::{EvaluationStep, PatchFacts};
+use crate::evaluation::task::TestKind;
+use crate::evaluation::trees::FrozenFiles;
+use crate::evaluation::verdict::{EvaluationEnd, judge, tally};
+use cofferdam_core::SetupFailure;
+use cofferdam_core::weakened::{self, Wall};
+use cofferdam_tree::StopCheck;
+
+const STEP: EvaluationStep = EvaluationStep::RunningTests;
+
+impl Evaluating<'_> {
+    /// Compares `left` with the base, runs the tests over it and judges them.
+    ///
+    /// # Errors
+    /// The patch cannot be graded, or a sandbox failed.
+    pub fn verify(
+        &mut self,
+        open: &OpenTask,
+        base: &FrozenFiles,
+        left: Option<&FrozenFiles>,
+    ) -> Result<(), EarlyEnd> {
+        self.step(STEP, |evaluating| {
+            let graded = evaluating.compare(open, base, left)?;
+            evaluating.queue.snapshot(&evaluating.result);
+            evaluating.test(open, &graded)?;
+            Ok(SteppedValue { value: (), cached: false })
+        })?;
+        self.result.step = EvaluationStep::Cleanup;
+        self.queue.step(EvaluationStep::Cleanup);
+        let results = &self.result.test_results;
+        self.result.fail_to_pass = tally(results, TestKind::FailToPass);
+        self.result.pass_to_pass = tally(results, TestKind::PassToPass);
+        let graded = EvaluationEnd::Graded(results);
+        let judgement = judge(self.result.reward.map_or(graded, EvaluationEnd::Rewarded));
+        self.result.conclude(judgement);
+        self.result.step = EvaluationStep::Done;
+        Ok(())
+    }
+
+    /// Compares `left` with the base and returns what tests get.
+    fn compare(
+        &mut self,
+        open: &OpenTask,
+        base: &FrozenFiles,
+        left: Option<&FrozenFiles>,
+    ) -> Result<FrozenFiles, EarlyEnd> {
+        let comparison = Comparison {
+            settings: self.settings,
+            task: (&open.task, &open.root),
+            place: &open.place,
+            base,
+            watch: self.watch,
+            deadline: self.deadline,
+        };
+        let compared = comparison.run(left.unwrap_or(base));
+        let compared = compared.map_err(|error| EarlyEnd::of_patch(STEP, &error))?;
+        let ComparedWork { patch, omitted, withheld, graded } = compared;
+        let bytes = patch.bytes.len() as u64;
+        let (text, encoding) = match String::from_utf8(patch.bytes) {
+            Ok(text) => (text, "utf-8"),
+            Err(error) => (STANDARD.encode(error.as_bytes()), "base64"),
+        };
+        self.result.patch = Some(PatchFacts {
+            bytes,
+            sha256: patch.sha256,
+            files: patch.files,
+            encoding,
+            withheld,
+            omitted,
+        });
+        self.result.agent_patch = Some(text);
+        Ok(graded)
+    }
+
+    fn test(&mut self, open: &OpenTask, graded: &FrozenFiles) -> Result<(), EarlyEnd> {
+        let is_over = || self.is_over();
+        stage_tests(open, StopCheck(&is_over)).map_err(sandbox_failed(STEP))?;
+        let all = self.outputs.collected();
+        let mut graded = graded.clone();
+        for test in &open.task.tests {
+            let phase = TestPhase {
+                settings: self.settings,
+                task: &open.task,
+                place: &open.place,
+                graded: &graded,
+                staging: &open.staging,
+                bounds: self.bounds(&open.task),
+                outputs: &self.outputs,
+                watch: self.watch,
+                deadline: self.deadline,
+            };
+            let ended = phase.run(test).map_err(sandbox_failed(STEP))?;
+            let Some(EndedTest { mut result, reported, report, tree }) = ended else {
+                return Err(self.over(STEP));
+            };
+            self.note_controls(&report);
+            result.output = self.outputs.redacted(result.output);
+            all.add(block(&result).as_bytes());
+            self.result.test_output = all.text().0;
+            let (results, reward) = reported.results(result);
+            for mut result in results {
+                result.output = self.outputs.redacted(result.output);
+                self.queue.test(&result);
+                self.result.test_results.push(result);
+            }
+            self.result.reward = reward.map_err(|error| EarlyEnd::of_reward(&error))?;
+            if weakened::lacks(Wall::Fresh) {
+                graded = tree.freeze(StopCheck::never()).map_err(sandbox_failed(STEP))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stage_tests(open: &OpenTask, stop: StopCheck<'_>) -> Result<(), SetupFailure> {
+    let (staged, tests) = (Path::new("tests"), open.root.join("tests"));
+    if tests.is_dir() { open.staging.copy_files(&tests, staged, stop) } else { Ok(()) }
+}

@@ -1,0 +1,11 @@
+//! The file systems of evaluations: the repository with what is installed for it, frozen once, and a
+//! writable copy for each phase.
+
+mod phase_tree;
+mod roots;
+pub mod session_base;
+
+pub use phase_tree::{
+    AGENT, DEPS, DEPS_PATH, EvaluationTrees, FrozenFiles, LOGS, PhaseTree, TMP, WORKSPACE,
+};
+pub use roots::{EvaluationRoot, EvaluationRoots, RootError, RootOpener};

@@ -1,0 +1,7 @@
+//! Cases by public doors: the built binary. `COFFERDAM_BIN` names another binary to test.
+
+// Tells clippy that the whole crate is a test.
+#![cfg(test)]
+
+mod faults;
+mod validate;

@@ -1,0 +1,5 @@
+//! `cofferdam task`.
+
+mod archives;
+mod check;
+mod convert;

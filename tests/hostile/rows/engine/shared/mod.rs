@@ -1,0 +1,5 @@
+//! Sandboxes that all programs of a workspace share.
+
+pub mod init;
+pub mod kernels;
+pub mod programs;
