@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use crate::support::{cofferdam, has_keys_in_order, langs};
 
+/// How many languages `langs/` has.
+const LANGUAGES: usize = 17;
+
 #[test]
 fn json_lists_all_languages_sorted_with_reasons_for_missing_ones() {
     let done = cofferdam("langs --json --langs").arg(langs()).run().exits(0).quietly();
@@ -23,7 +26,7 @@ fn json_lists_all_languages_sorted_with_reasons_for_missing_ones() {
     );
     let list: Vec<Value> = serde_json::from_str(&text).unwrap();
     let slugs: Vec<_> = list.iter().map(|language| language["slug"].as_str().unwrap()).collect();
-    assert_eq!(slugs.len(), 17);
+    assert_eq!(slugs.len(), LANGUAGES);
     assert!(slugs.is_sorted(), "{slugs:?}");
     for language in &list {
         assert_eq!(language.as_object().unwrap().len(), 8, "{language}");
@@ -46,7 +49,7 @@ fn json_lists_all_languages_sorted_with_reasons_for_missing_ones() {
 fn text_has_one_line_for_each_language() {
     let done = cofferdam("langs --langs").arg(langs()).run().exits(0).quietly();
     let text = done.stdout();
-    done.holds(text.lines().count() == 17, "17 lines");
+    done.holds(text.lines().count() == LANGUAGES, "a line for each language");
     let available = || text.lines().filter(|line| line.contains(" available "));
     done.holds(available().all(|line| line.len() <= 100 && !line.contains(';')), "short lines");
     let words = |slug: &str| {

@@ -14,7 +14,7 @@ const DIGITS_LOWER: &[u8; 16] = b"0123456789abcdef";
 #[derive(Debug, Clone, Copy)]
 struct JsonEscapes {
     slash: bool,
-    /// What is not ASCII, with these digits.
+    /// Escapes characters beyond ASCII, with these hexadecimal digits.
     unicode: Option<&'static [u8; 16]>,
     /// `<`, `>`, `&` and `'`.
     html: bool,

@@ -97,7 +97,7 @@ impl RedactStream {
         self.pass()
     }
 
-    /// Returns what is left at the end of the answer.
+    /// Returns the bytes that are still held back, at the end of the answer.
     pub fn finish(&mut self) -> Vec<u8> {
         self.matched.fill(0);
         self.is_idle = true;

@@ -73,7 +73,7 @@ impl Authority {
     /// Makes the authority of a sandbox for the hosts of `scope`.
     ///
     /// # Errors
-    /// A key cannot be made, or a name is none.
+    /// A key cannot be made, or a name cannot be in a certificate.
     pub fn new(scope: &AuthorityScope) -> Result<Self, AuthorityError> {
         let mut root_key = generate()?;
         let root_params = authority_params("Cofferdam sandbox root", AUTHORITY_LIFETIME, None);
@@ -105,7 +105,7 @@ impl Authority {
     /// A certificate for `host`, with the one that signed it behind.
     ///
     /// # Errors
-    /// The name is none that a certificate can have.
+    /// The name cannot be in a certificate.
     pub fn certificates(
         &self,
         host: &AskedHost,

@@ -43,7 +43,7 @@ pub struct ByteMeter {
     direction: ByteDirection,
     /// What all requests with one log may use.
     all_bytes_max: u64,
-    /// What is left of the rule's limit.
+    /// The bytes that the rule's limit still allows.
     bytes_left: Option<u64>,
     end: ExchangeEnd,
 }

@@ -62,7 +62,7 @@ impl RuledTunnel {
         if let Some(reason) = refusal_of(&target, &hello) {
             host.begin(None).refused(EgressDecision::Denied, reason);
             if reason == EgressReason::HostMismatch {
-                // If the program has gone, there is nobody to tell.
+                // The program may have gone: then the alert is lost, and that is fine.
                 let _ = client.write_all(&ACCESS_DENIED).await;
             }
             return Some(client);

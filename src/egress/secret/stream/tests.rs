@@ -21,7 +21,7 @@ fn passed(search: &Arc<SecretSearch>, chunks: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// The same by the definition: every spelling that stands in `text`, those that overlap as one.
+/// The expected output, by the definition: every spelling in `text` is replaced, overlapping ones together.
 fn expected(secrets: &[&str], text: &[u8]) -> Vec<u8> {
     let mut found = Vec::new();
     for spelling in secrets.iter().flat_map(|secret| spellings(secret)) {

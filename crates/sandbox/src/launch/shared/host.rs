@@ -91,16 +91,9 @@ impl SandboxHost {
         let listens = running.plan.watches_locks();
         let listener = listens.then(|| receive_listener(socket.as_fd()));
         let listener = listener.transpose().map_err(failed("file locks"))?;
-        // PID 1 is in its own group now, and nothing is in the one above.
         let group = live.resources.group.as_ref();
         let group = group.ok_or_else(|| SetupFailure::from_words("cgroup", "no group"))?;
-        group.delegate()?;
-        let mut all = group.nested(PROGRAMS_GROUP)?;
-        all.set_limits(&limits)?;
-        all.delegate()?;
-        // PID 1 does little, and programs wait for it.
-        init_group.set_cpu_class(CpuClass::Setup);
-        all.set_cpu_class(CpuClass::Short);
+        let all = programs_group(group, &init_group, &limits)?;
         let own = live.resources.fs.as_ref().map(|fs| fs.as_fd().try_clone_to_owned());
         let own = own.transpose().map_err(failed("file system"))?;
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
@@ -182,4 +175,21 @@ impl SandboxHost {
         running.await_prepared(Deadline::after(SETUP_WAIT))?;
         Ok(running)
     }
+}
+
+/// Makes the group of all programs, in which the sandbox may make groups. PID 1 is in a group of its own by now, and
+/// nothing is in `group` itself.
+fn programs_group(
+    group: &SandboxGroup,
+    init_group: &SandboxGroup,
+    limits: &Limits,
+) -> Result<SandboxGroup, SetupFailure> {
+    group.delegate()?;
+    let mut all = group.nested(PROGRAMS_GROUP)?;
+    all.set_limits(limits)?;
+    all.delegate()?;
+    // PID 1 does little, and programs wait for it.
+    init_group.set_cpu_class(CpuClass::Setup);
+    all.set_cpu_class(CpuClass::Short);
+    Ok(all)
 }

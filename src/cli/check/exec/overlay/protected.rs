@@ -44,7 +44,7 @@ impl ProtectRules {
             .map(|glob| normal("--unprotect", glob))
             .collect::<Result<Vec<_>, _>>()?;
         let defaults = DEFAULTS.iter().map(|glob| (*glob).to_owned());
-        // One default that is named is lifted as a whole, whatever it would match.
+        // Naming a default lifts the whole pattern, not only the paths that it matches now.
         let patterns: Vec<String> =
             defaults.chain(own).filter(|glob| !lifted.contains(glob)).collect();
         let nested = patterns.iter().filter(|glob| DEFAULTS.contains(&glob.as_str()));

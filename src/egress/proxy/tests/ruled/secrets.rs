@@ -67,7 +67,7 @@ fn a_placeholder_becomes_its_secret_in_its_places_alone() {
     stream.write_all(head.as_bytes()).unwrap();
     assert!(super::scene::rest(&mut stream).contains("egress.secret_host"));
     assert!(requests.try_recv().is_err(), "a refused request was sent on");
-    // Text of that form that is none of ours passes.
+    // Text of that form that is not one of our placeholders passes.
     let foreign = format!("cofferdam_secret_{}", "0".repeat(32));
     scene.get(port, &format!("/?q={foreign}"), &format!("cookie: {foreign}\r\n"));
     assert!(requests.recv().unwrap().contains(&foreign));

@@ -29,7 +29,7 @@ pub struct CommitPart<'a> {
 pub struct CommitRules<'a> {
     pub protect: &'a ProtectRules,
     pub links: &'a LinkRules,
-    /// The group that stands for a directory's own.
+    /// The id by which the program sees the group of a directory's files.
     pub host_id: u32,
     /// Whether paths are printed whole.
     pub several: bool,

@@ -43,7 +43,7 @@ pub struct CommitPlan {
     pub steps: Vec<CommitStep>,
     /// By their numbers.
     pub staged: Vec<StagedFile>,
-    /// What is left out, wholly or in part, and why.
+    /// The changes that are not applied, or not wholly, with the reason.
     pub notes: BTreeMap<Vec<u8>, &'static str>,
     left_out: BTreeMap<Vec<u8>, &'static str>,
 }
