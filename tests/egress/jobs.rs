@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::exchange::{Reply, try_ask};
-use cofferdam_test_server::host::threads_and_descriptors;
+use cofferdam_test_server::host::{Footprint, threads_and_descriptors};
 use cofferdam_test_server::service::{Service, Setup, cofferdam, wait_until};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
@@ -73,6 +73,11 @@ impl JobScene {
     pub fn post(&self, request: &Value) -> Reply {
         let body = request.to_string();
         try_ask(self.service.address, "POST", "/v1/jobs", "", body.as_bytes()).unwrap()
+    }
+
+    /// What the service has registered on the host.
+    pub fn footprint(&self) -> Footprint {
+        Footprint::of(self.service.pid())
     }
 
     /// Kills the service.

@@ -1,9 +1,5 @@
 //! Jobs whose requests are judged by rules, and get secrets that no sandbox has.
 
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-
 use cofferdam_test_server::service::wait_until;
 use serde_json::{Value, json};
 
@@ -90,18 +86,11 @@ print(r.urlopen(\"https://localhost:{tls}/py\", timeout=20).read().decode())'
 #[test]
 fn the_certificates_of_a_killed_service_are_gone_after_the_next_start() {
     let Some(mut killed) = scene(&[]) else { return };
-    let trust_files = || -> Vec<PathBuf> {
-        let instances = fs::read_dir("/run/cofferdam/instances").unwrap().flatten();
-        let of_each = instances.filter_map(|instance| fs::read_dir(instance.path()).ok());
-        let entries = of_each.flatten().flatten().map(|entry| entry.path());
-        entries.filter(|path| path.file_name().unwrap().as_bytes().starts_with(b"trust-")).collect()
-    };
+    let footprint = killed.footprint();
     let posted = killed.post(&killed.request("sleep 60", &network(&killed.origin)));
     assert_eq!(posted.status, 202, "{}", posted.json());
-    wait_until("certificates", PATIENCE, || !trust_files().is_empty());
-    // Those of other tests' services are among them, and end with these.
-    let made = trust_files();
+    wait_until("certificates", PATIENCE, || !footprint.trust_directories().is_empty());
     killed.kill();
     let _next = scene(&[]);
-    wait_until("no certificates", PATIENCE, || made.iter().all(|path| !path.exists()));
+    wait_until("no certificates", PATIENCE, || footprint.is_gone());
 }

@@ -146,7 +146,6 @@ pub fn mounts(pid: i32) -> usize {
     fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap().lines().count()
 }
 
-/// The registration directory of a server, found by the lock that it holds there.
 /// The files below `base` that loop devices of the host show.
 pub fn loops_below(base: &Path) -> Vec<String> {
     let devices = fs::read_dir("/sys/block").unwrap().flatten();
@@ -155,6 +154,7 @@ pub fn loops_below(base: &Path) -> Vec<String> {
     files.filter(|file| file.contains(base.to_str().unwrap())).collect()
 }
 
+/// The registration directory of a server, found by the lock that it holds there.
 fn instance_of(pid: i32) -> PathBuf {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let mut opened = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
@@ -179,6 +179,10 @@ fn cgroups_of(instance: &Path) -> Vec<PathBuf> {
     found
 }
 
+fn is_trust_directory(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"trust-"))
+}
+
 /// The registration and cgroups of a server, which must be gone after its end.
 #[derive(Debug)]
 pub struct Footprint {
@@ -193,6 +197,13 @@ impl Footprint {
     /// The cgroup directories that exist now.
     pub fn cgroups(&self) -> Vec<PathBuf> {
         cgroups_of(&self.instance)
+    }
+
+    /// The directories of certificates for programs of this server.
+    pub fn trust_directories(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.instance).into_iter().flatten().flatten();
+        let directories = entries.map(|entry| entry.path());
+        directories.filter(|path| is_trust_directory(path)).collect()
     }
 
     /// Whether the registration and all cgroups are gone.
