@@ -70,6 +70,23 @@ impl NetworkRules {
         CheckedNetwork::parse(object, WithheldValues::Refused).map(drop)
     }
 
+    /// Checks what can be checked before the policy: all but which secrets of the service the holder of `token`
+    /// may use.
+    ///
+    /// # Errors
+    /// The first wrong field.
+    pub fn check_for(
+        object: &NetworkObject,
+        service: &ServiceSecrets,
+        token: &str,
+    ) -> Result<(), NetworkFault> {
+        let (placeholders, withheld) = (Placeholders::default(), WithheldValues::Refused);
+        match Self::resolve(object, service, token, &placeholders, withheld) {
+            Err(NetworkDenial::Invalid(fault)) => Err(fault),
+            Ok(_) | Err(NetworkDenial::SecretDenied { .. }) => Ok(()),
+        }
+    }
+
     /// Reads `object` for the holder of `token`. `placeholders` has one for each secret of `secret_env`.
     /// With [`WithheldValues::Missing`] a secret that is no longer there makes the requests fail that need
     /// it.
