@@ -198,6 +198,11 @@ impl NetworkRules {
         fitting.max_by_key(|key| key.entry.rank())
     }
 
+    /// Whether the name of a host holds a placeholder, so that it may not even be resolved.
+    pub fn is_placeholder_in_host(&self, host: &AskedHost) -> bool {
+        self.secrets.is_in_host(host)
+    }
+
     /// Whether the head of a request that no rule decides over, or the trailers of any, hold a
     /// placeholder, so that nothing of it may be sent.
     pub fn holds_placeholder(&self, target: &str, headers: &HeaderMap) -> bool {
