@@ -16,7 +16,7 @@ use crate::egress::hosts::allow_list::AllowList;
 use crate::egress::hosts::literal::AskedHost;
 
 /// How many bytes all spellings of a secret have together at most, for one byte of the secret.
-const SPELLINGS_FACTOR_MAX: usize = 90;
+const SPELLINGS_FACTOR_MAX: usize = 150;
 
 /// A secret that requests of a network may hold.
 #[derive(Debug)]
