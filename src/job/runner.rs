@@ -12,7 +12,7 @@ use super::run::programs::{Digests, OpenedPrograms};
 use super::run::result::{ResultBuilder, Times};
 use super::run::workspace::OpenedWorkspace;
 use crate::egress::rules::{NetworkDenial, NetworkRules, WithheldValues};
-use crate::egress::secret::Placeholders;
+use crate::egress::secret::{Placeholders, ServiceSecrets};
 use crate::egress::{EgressGrant, EgressTerms};
 use crate::executor::{Capabilities, Executor};
 use crate::policy::{self, ApprovedCommand, PolicyConfig, PolicyOutcome, WorkspaceFacts};
@@ -98,16 +98,21 @@ struct PolicyContext<'a> {
     programs: &'a OpenedPrograms<'a>,
     command: Option<ApprovedCommand>,
     workspace: Result<OpenedWorkspace, WorkspaceError>,
+    egress: Option<EgressGrant>,
 }
 
 impl ValidJob {
-    /// Checks the limits of `request` against `maxima`, and its hosts.
+    /// Checks the limits of `request` against `maxima`, and its network with the service's `secrets`.
     ///
     /// # Errors
-    /// The first limit above its maximum, or the first entry that is no host.
-    pub fn new(request: ValidRequest, maxima: &JobLimits) -> Result<Self, JobError> {
+    /// The first limit above its maximum, or the first wrong field of the network.
+    pub fn new(
+        request: ValidRequest,
+        maxima: &JobLimits,
+        secrets: &ServiceSecrets,
+    ) -> Result<Self, JobError> {
         request.check_maxima(maxima)?;
-        check_network(&request)?;
+        check_network(&request, secrets)?;
         Ok(Self(request))
     }
 }
@@ -178,7 +183,7 @@ impl Runner {
         request: ValidRequest,
         control: &JobControl,
     ) -> Result<RunJobResult, JobError> {
-        self.run_job(ValidJob::new(request, self.maxima())?, control)
+        self.run_job(self.valid(request)?, control)
     }
 
     /// As [`Runner::run_with`], for a job whose limits have been checked against this runner's
@@ -198,6 +203,14 @@ impl Runner {
     /// The highest limits that a request may ask for.
     pub fn maxima(&self) -> &JobLimits {
         &self.settings.maxima
+    }
+
+    /// Checks `request` as [`ValidJob::new`] does, with the maxima and secrets of this runner.
+    ///
+    /// # Errors
+    /// As [`ValidJob::new`].
+    pub fn valid(&self, request: ValidRequest) -> Result<ValidJob, JobError> {
+        ValidJob::new(request, self.maxima(), self.settings.egress.service.secrets())
     }
 
     /// Creates the record of a job.
@@ -245,9 +258,9 @@ impl Runner {
     }
 
     /// What the program of `job` may reach, if anything.
-    fn egress_of(&self, job: &AcceptedJob) -> Result<Option<EgressGrant>, JobOutcome> {
+    fn egress_of(&self, job: &AcceptedJob) -> Result<Option<EgressGrant>, JobError> {
         let Network::Allow(network) = &job.request.policy.network else { return Ok(None) };
-        // All but the secrets of the service was checked already.
+        // All but which secrets the client may use was checked already.
         let (terms, placeholders) = (&self.settings.egress, Placeholders::new_for(network));
         let token = job.request.token();
         let read = terms.network(network, token, &placeholders, WithheldValues::Refused);
@@ -256,7 +269,7 @@ impl Runner {
             if let NetworkDenial::SecretDenied { name } = denial {
                 error = error.with("name", name);
             }
-            JobOutcome::without_run(JobStatus::PolicyDenied, error)
+            error
         })?;
         Ok(Some(terms.grant(network, terms.log(), None)))
     }
@@ -286,17 +299,23 @@ impl Runner {
             OpenedWorkspace::open(&job.request.workspace.path, &self.settings.store_dir);
         let known = workspace.as_ref().map_or(WorkspaceFacts::default(), OpenedWorkspace::facts);
         let judged = policy::evaluate(&job.request, &self.settings.policy, known, programs);
-        let PolicyOutcome { decision, error, command } = judged;
+        let PolicyOutcome { mut decision, error, command } = judged;
         let allowed = match error {
-            Some(error) if error.code == ErrorCode::BackendSetupFailed => {
-                Err(JobOutcome::without_run(JobStatus::SetupFailed, error))
-            }
-            Some(error) => Err(JobOutcome::without_run(JobStatus::PolicyDenied, error)),
-            None => {
-                let backend = self.backend(job.request.backend.kind);
-                Ok(PolicyContext { backend, programs, command, workspace })
-            }
+            Some(error) => Err(error),
+            None => self.egress_of(job).inspect_err(|denial| decision.deny(denial.code)),
         };
+        let allowed = allowed
+            .map(|egress| {
+                let backend = self.backend(job.request.backend.kind);
+                PolicyContext { backend, programs, command, workspace, egress }
+            })
+            .map_err(|error| {
+                let status = match error.code {
+                    ErrorCode::BackendSetupFailed => JobStatus::SetupFailed,
+                    _ => JobStatus::PolicyDenied,
+                };
+                JobOutcome::without_run(status, error)
+            });
         (ResultBuilder::new(decision), allowed)
     }
 
@@ -309,7 +328,7 @@ impl Runner {
         control: &JobControl,
         retained: &Retained,
     ) -> Result<JobOutcome, JobOutcome> {
-        let PolicyContext { backend, programs, command, workspace } = context;
+        let PolicyContext { backend, programs, command, workspace, egress } = context;
         if let Some(outcome) = control.asked() {
             return Err(outcome);
         }
@@ -328,23 +347,24 @@ impl Runner {
             store: &self.store,
             workspace: workspace.as_ref(),
             retained,
-            egress: self.egress_of(job)?,
+            egress,
         };
         Ok(run.run(&command, builder, control))
     }
 }
 
-/// Checks the fields of `policy.network`.
+/// Checks the fields of `policy.network`, and that its rules send the service's `secrets` to the hosts of these alone.
 ///
 /// # Errors
 /// The first wrong one.
-pub fn check_network(request: &ValidRequest) -> Result<(), JobError> {
+pub fn check_network(request: &ValidRequest, secrets: &ServiceSecrets) -> Result<(), JobError> {
     let Network::Allow(network) = &request.policy.network else { return Ok(()) };
     let invalid = |field: &str, words: &str| {
         let path = format!("policy.network.{field}");
         JobError::new(ErrorCode::InvalidRequest, format!("{path}: {words}")).with("path", path)
     };
-    NetworkRules::check(network).map_err(|fault| invalid(&fault.path, &fault.words))?;
+    NetworkRules::check_for(network, secrets, request.token())
+        .map_err(|fault| invalid(&fault.path, &fault.words))?;
     match network.secret_env.keys().find(|name| request.command.env.contains_key(*name)) {
         Some(name) => Err(invalid(&format!("secret_env.{name}"), "is in command.env too")),
         None => Ok(()),

@@ -213,6 +213,28 @@ fn a_wrong_network_of_a_workspace_is_a_422_with_the_path_of_its_field() {
 }
 
 #[test]
+fn a_program_is_not_given_another_value_for_a_variable_that_holds_a_placeholder() {
+    let Some(scene) = workspaces::scene() else { return };
+    let network = json!({
+        "secrets": {"k": {"value": "sk-12345678", "hosts": ["localhost:1"]}},
+        "secret_env": {"TAKEN": "k"},
+    });
+    let made = scene.ask("POST", "/v1/workspaces", &json!({"network": network}));
+    let workspace = scene.created(&made);
+    let env = json!({"TAKEN": "1"});
+    for (path, mut body) in [("run", json!({"cmd": "true"})), ("sessions", json!({"cmd": "true"}))]
+    {
+        body["env"] = env.clone();
+        let reply = scene.ask("POST", &format!("{workspace}/{path}"), &body);
+        let error = reply.assert_error(422, "validation.invalid_request");
+        assert_eq!(error["details"]["path"], "env.TAKEN", "{path} {error}");
+    }
+    let body = json!({"cmd": "sh", "args": ["-c", "echo $TAKEN"], "env": {"OTHER": "1"}});
+    let ran = scene.ask("POST", &format!("{workspace}/run"), &body).json();
+    assert!(ran["stdout"].as_str().unwrap().starts_with("cofferdam_secret_"), "{ran}");
+}
+
+#[test]
 fn a_wrong_network_of_a_job_is_a_422_with_the_path_of_its_field() {
     let Some(scene) = jobs::scene(&[]) else { return };
     for (network, field) in all() {

@@ -272,6 +272,12 @@ fn a_network_is_denied_beyond_the_list_of_the_service_and_a_wrong_entry_is_named
         (&json!("policy_denied"), &json!("policy.secret_denied"))
     );
     assert_eq!(denied["error"]["details"]["name"], "nobody", "{denied}");
+    let policy = &denied["policy"];
+    assert_eq!(
+        (&policy["decision"], &policy["reasons"][0]),
+        (&json!("denied"), &json!("policy.secret_denied")),
+        "{denied}"
+    );
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::cli::options::file_secrets::egress_with_secrets;
 use crate::cli::options::sandbox_options::root_source;
 use crate::cli::stdio::say;
 use crate::config::{Config, Isolation};
+use crate::egress::ServiceEgress;
 use crate::job::{BuildError, JobControl, Missing, Runner, ValidJob};
 use crate::store::StoreSettings;
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus, RunJobResult, ValidRequest};
@@ -80,9 +81,10 @@ fn run_here(
     let raised = Arc::clone(&control);
     let signals = Signals::on_each(move || raised.cancel())
         .map_err(|error| JobFailure::cannot("signals", &error))?;
-    // Before a sandbox opens: a request above the maxima does not need one.
-    let job = ValidJob::new(request, &config.jobs.maxima)?;
-    let runner = runner(config, store_dir)?;
+    // Before a sandbox opens: a request that is refused does not need one.
+    let (egress, secret_files) = egress_with_secrets(config.secrets.as_ref())?;
+    let job = ValidJob::new(request, &config.jobs.maxima, egress.secrets())?;
+    let runner = runner(config, store_dir, egress, secret_files)?;
     let result = attend(&runner, job, &id, &control)?;
     print_unless_signaled(&result, &signals)?;
     let by_signal = signals.exit_code().filter(|_| result.status == JobStatus::Canceled);
@@ -90,9 +92,13 @@ fn run_here(
 }
 
 /// The runner that `config` asks for. If this host cannot create a sandbox, the result says so.
-fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
+fn runner(
+    config: &Config,
+    store_dir: &Path,
+    egress: ServiceEgress,
+    secret_files: Vec<PathBuf>,
+) -> Result<Runner, JobFailure> {
     let jobs = &config.jobs;
-    let (egress, secret_files) = egress_with_secrets(config.secrets.as_ref())?;
     let builder = Runner::builder(store_dir)
         .allow_env(&jobs.allowed_env)
         .maxima(jobs.maxima)

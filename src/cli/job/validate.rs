@@ -9,7 +9,9 @@ use super::failure::JobFailure;
 use super::output::print_json;
 use super::target::config;
 use crate::cli::failure::{Failure, USAGE, error_words};
+use crate::cli::options::file_secrets::egress_with_secrets;
 use crate::cli::stdio::read_input;
+use crate::config::Config;
 use crate::job::ValidJob;
 use cofferdam_core::job::{ErrorCode, JobError, JobRequestError, ValidRequest, parse_request};
 
@@ -34,9 +36,11 @@ pub struct ValidateCommand {
 impl ValidateCommand {
     /// Prints the verdict.
     pub fn run(&self) -> Result<u8, JobFailure> {
-        let jobs = config(None)?.jobs;
-        let checked = read_request(&self.request, jobs.input_bytes_max)
-            .and_then(|request| Ok(ValidJob::new(request, &jobs.maxima).map(drop)?));
+        let Config { jobs, secrets, .. } = config(None)?;
+        let (egress, _) = egress_with_secrets(secrets.as_ref())?;
+        let checked = read_request(&self.request, jobs.input_bytes_max).and_then(|request| {
+            Ok(ValidJob::new(request, &jobs.maxima, egress.secrets()).map(drop)?)
+        });
         match checked {
             Ok(()) => print_json(&json!({ "valid": true }))?,
             Err(JobFailure::Job(error)) => {

@@ -93,7 +93,7 @@ impl<'a> HeadWriter<'a> {
         query: Option<&str>,
         rule: &Rule,
     ) -> Result<PathAndQuery, RuleRefusal> {
-        if self.secrets.holds_placeholder(path.as_bytes()) {
+        if self.secrets.holds_placeholder(path.as_bytes()) || self.secrets.is_in_host(self.host) {
             return Err(RuleRefusal::SecretHost);
         }
         let mut pairs: Vec<Zeroizing<String>> = Vec::new();

@@ -70,6 +70,23 @@ impl NetworkRules {
         CheckedNetwork::parse(object, WithheldValues::Refused).map(drop)
     }
 
+    /// Checks what can be checked before the policy: all but which secrets of the service the holder of `token`
+    /// may use.
+    ///
+    /// # Errors
+    /// The first wrong field.
+    pub fn check_for(
+        object: &NetworkObject,
+        service: &ServiceSecrets,
+        token: &str,
+    ) -> Result<(), NetworkFault> {
+        let (placeholders, withheld) = (Placeholders::default(), WithheldValues::Refused);
+        match Self::resolve(object, service, token, &placeholders, withheld) {
+            Err(NetworkDenial::Invalid(fault)) => Err(fault),
+            Ok(_) | Err(NetworkDenial::SecretDenied { .. }) => Ok(()),
+        }
+    }
+
     /// Reads `object` for the holder of `token`. `placeholders` has one for each secret of `secret_env`.
     /// With [`WithheldValues::Missing`] a secret that is no longer there makes the requests fail that need
     /// it.
@@ -179,6 +196,11 @@ impl NetworkRules {
     fn host_rules(&self, host: &AskedHost, port: u16) -> Option<&HostRules> {
         let fitting = self.hosts.iter().filter(|key| key.entry.matches(host, port));
         fitting.max_by_key(|key| key.entry.rank())
+    }
+
+    /// Whether the name of a host holds a placeholder, so that it may not even be resolved.
+    pub fn is_placeholder_in_host(&self, host: &AskedHost) -> bool {
+        self.secrets.is_in_host(host)
     }
 
     /// Whether the head of a request that no rule decides over, or the trailers of any, hold a

@@ -16,18 +16,22 @@ struct JsonEscapes {
     slash: bool,
     /// Escapes characters beyond ASCII, with these hexadecimal digits.
     unicode: Option<&'static [u8; 16]>,
-    /// `<`, `>`, `&` and `'`.
-    html: bool,
+    /// What is ASCII and written as `\uXXXX` all the same.
+    units: &'static str,
 }
 
-const JSON_ESCAPES: [JsonEscapes; 7] = [
-    JsonEscapes { slash: false, unicode: None, html: false },
-    JsonEscapes { slash: true, unicode: None, html: false },
-    JsonEscapes { slash: false, unicode: Some(DIGITS_LOWER), html: false },
-    JsonEscapes { slash: false, unicode: Some(DIGITS_UPPER), html: false },
-    JsonEscapes { slash: true, unicode: Some(DIGITS_LOWER), html: false },
-    JsonEscapes { slash: false, unicode: None, html: true },
-    JsonEscapes { slash: false, unicode: Some(DIGITS_UPPER), html: true },
+const JSON_ESCAPES: [JsonEscapes; 9] = [
+    JsonEscapes { slash: false, unicode: None, units: "" },
+    JsonEscapes { slash: true, unicode: None, units: "" },
+    JsonEscapes { slash: false, unicode: Some(DIGITS_LOWER), units: "" },
+    JsonEscapes { slash: false, unicode: Some(DIGITS_UPPER), units: "" },
+    JsonEscapes { slash: true, unicode: Some(DIGITS_LOWER), units: "" },
+    // For HTML, as Go and others write it, and Gson.
+    JsonEscapes { slash: false, unicode: None, units: "<>&'" },
+    JsonEscapes { slash: false, unicode: None, units: "<>&'=" },
+    JsonEscapes { slash: false, unicode: Some(DIGITS_UPPER), units: "<>&'" },
+    // The default of .NET.
+    JsonEscapes { slash: false, unicode: Some(DIGITS_UPPER), units: "<>&'\"+`" },
 ];
 
 /// All ways to write `secret`, each once.
@@ -83,7 +87,7 @@ fn json(secret: &str, escapes: JsonEscapes) -> Zeroizing<Vec<u8>> {
     let mut out = Zeroizing::new(Vec::with_capacity(secret.len() * 6));
     for character in secret.chars() {
         let digits = match (character, escapes.unicode) {
-            ('<' | '>' | '&' | '\'', digits) if escapes.html => {
+            (_, digits) if escapes.units.contains(character) => {
                 Some(digits.unwrap_or(DIGITS_LOWER))
             }
             (_, digits) if !character.is_ascii() => digits,
@@ -154,9 +158,11 @@ mod tests {
             "a/b +\\\"\\\\<\\u00E9\\uD83D\\uDE00~(",
             "a\\/b +\\\"\\\\<\\u00e9\\ud83d\\ude00~(",
             "a/b +\\\"\\\\\\u003c\u{e9}\u{1f600}~(",
+            "a/b \\u002B\\u0022\\\\\\u003C\\u00E9\\uD83D\\uDE00~(",
         ] {
             assert!(has(secret, spelling), "{spelling}");
         }
+        assert!(has("a2V5+29m/w==", "a2V5+29m/w\\u003d\\u003d"), "Gson");
     }
 
     proptest! {

@@ -13,9 +13,10 @@ use super::place::SecretPlace;
 use super::placeholder::{DIGITS, PREFIX, candidates};
 use super::search::SecretSearch;
 use crate::egress::hosts::allow_list::AllowList;
+use crate::egress::hosts::literal::AskedHost;
 
 /// How many bytes all spellings of a secret have together at most, for one byte of the secret.
-const SPELLINGS_FACTOR_MAX: usize = 90;
+const SPELLINGS_FACTOR_MAX: usize = 150;
 
 /// A secret that requests of a network may hold.
 #[derive(Debug)]
@@ -76,6 +77,11 @@ impl SecretSet {
         self.holds_placeholder(name.as_str().as_bytes())
             || self.holds_placeholder(value)
             || basic::decode(value).is_some_and(|pair| self.holds_placeholder(&pair))
+    }
+
+    /// Whether the name of a host holds one.
+    pub fn is_in_host(&self, host: &AskedHost) -> bool {
+        matches!(host, AskedHost::Name(name) if self.holds_placeholder(name.as_bytes()))
     }
 
     /// Whether a path and query hold one, be it escaped.

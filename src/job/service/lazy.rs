@@ -152,8 +152,9 @@ impl Jobs for LazyJobs {
         request: ValidRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
-        // First: a request above the maxima must not create the store.
-        let job = ValidJob::new(request, &self.settings.maxima)?;
+        // First: a request that is refused must not create the store.
+        let Self { settings, .. } = self;
+        let job = ValidJob::new(request, &settings.maxima, settings.egress.service.secrets())?;
         self.started()?.submit_valid(job, idempotency)
     }
 

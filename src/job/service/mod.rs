@@ -108,7 +108,7 @@ impl Jobs for JobService {
         request: ValidRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
-        let job = ValidJob::new(request, self.shared.runner.maxima())?;
+        let job = self.shared.runner.valid(request)?;
         self.submit_valid(job, idempotency)
     }
 

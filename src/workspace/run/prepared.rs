@@ -80,9 +80,10 @@ impl PreparedRun {
     /// Makes the directories of the program, and its sandbox.
     ///
     /// # Errors
-    /// The working directory cannot be made, or a step of making the sandbox failed.
+    /// A variable is one of the network's, the working directory cannot be made, or a step of making the sandbox failed.
     pub fn new(settings: ProgramSettings, terms: RunTerms<'_>) -> Result<Self, EngineError> {
         let RunTerms { live, used, program, retained, base_env, controls } = terms;
+        live.network.check_env(&settings.env)?;
         let cwd = settings.cwd.as_deref().unwrap_or(".");
         let tree = live.doors().share();
         let program = live.begin_program(&tree, program)?;

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::exchange::{Reply, try_ask};
-use cofferdam_test_server::service::{Service, Setup};
+use cofferdam_test_server::service::{Service, Setup, cofferdam};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -150,6 +151,43 @@ fn secrets_that_everybody_can_read_refuse_the_start_unless_any_mode_will_do() {
     fs::remove_file(scene.directory.path().join("key")).unwrap();
     let (code, log) = scene.setup().refused();
     assert!(code == Some(2) && log.contains("No such file"), "{log}");
+}
+
+#[test]
+fn a_rule_that_sends_a_secret_to_a_host_that_it_is_not_for_is_refused_wherever_jobs_are_asked_for()
+{
+    if !is_privileged() {
+        return;
+    }
+    let scene = SecretsScene::new();
+    scene.write_secrets(FIRST, "");
+    let network = json!({"rules": {"localhost:1": [{"query": {"key": "{{secret.key}}"}}]}});
+    let request = json!({
+        "workspace": {"source": "local_path", "path": scene.directory.path().join("work")},
+        "command": {"argv": ["true"]},
+        "policy": {"allowed_commands": ["true"], "network": network},
+    });
+    let path = "policy.network.rules.localhost:1[0].query.key";
+    let service = scene.setup().start();
+    let error = post(&service, "", "/v1/jobs", &request);
+    let error = error.assert_error(422, "validation.invalid_request");
+    assert_eq!(error["details"]["path"], path, "{error}");
+    drop(service);
+    scene.write("request.json", &request.to_string(), 0o600);
+    for command in ["run", "validate"] {
+        let output = Command::new(cofferdam())
+            .args(["job", command])
+            .arg(scene.directory.path().join("request.json"))
+            .env("SECRETS_FILE", scene.directory.path().join("secrets.toml"))
+            .env("JOBS_STORE_DIR", scene.directory.path().join("jobs"))
+            .output()
+            .unwrap();
+        let [stdout, stderr] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!(output.status.code(), Some(2), "{command}: {stdout}{stderr}");
+        assert!(stdout.contains(path) || stderr.contains(path), "{command}: {stdout}{stderr}");
+        assert!(!stdout.contains(FIRST) && !stderr.contains(FIRST), "{command}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::Sha256;
-use super::error::JobError;
+use super::error::{ErrorCode, JobError};
 use super::id::JobId;
 use super::policy::Network;
 use super::request::Trace;
@@ -204,6 +204,14 @@ pub struct PolicyDecision {
     pub network: Network,
     /// Whether the program had exactly that network.
     pub network_enforced: bool,
+}
+
+impl PolicyDecision {
+    /// Denies what the rules allow, for the reason `code`.
+    pub fn deny(&mut self, code: ErrorCode) {
+        self.decision = Decision::Denied;
+        self.reasons.insert(0, code.word().to_owned());
+    }
 }
 
 /// Whether a job may run.

@@ -213,20 +213,8 @@ impl ClientService {
         record: &Arc<OpenRecord>,
     ) -> Result<Response<ProxyBody>, EgressRefusal> {
         let context = &self.context;
-        if self.is_surplus {
-            return Err(EgressRefusal::denied(EgressReason::Connections));
-        }
-        if context.policy.judge(&target).map_err(EgressRefusal::denied)? != HostRoute::Listed {
-            return Err(EgressRefusal::denied(EgressReason::NotListed));
-        }
+        self.judge(&request, &target).map_err(EgressRefusal::denied)?;
         let bytes_max = context.policy.bytes_max;
-        if context.log.bytes() >= bytes_max {
-            return Err(EgressRefusal::denied(EgressReason::Bytes));
-        }
-        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
-        if context.policy.network.current().holds_placeholder(path, request.headers()) {
-            return Err(EgressRefusal::denied(EgressReason::SecretHost));
-        }
         let socket = upstream::connect(context, &target, record).await?;
         let (activity, idle_max) = (self.activity.clone(), context.limits.idle_max);
         activity.touch();
@@ -244,6 +232,30 @@ impl ClientService {
         sent.map_err(|refusal| {
             if is_malformed { EgressRefusal::denied(EgressReason::BadRequest) } else { refusal }
         })
+    }
+
+    /// Decides over a request that no rules decide over.
+    fn judge(
+        &self,
+        request: &Request<Incoming>,
+        target: &EgressRequest,
+    ) -> Result<(), EgressReason> {
+        let ProxyContext { policy, log, .. } = &*self.context;
+        if self.is_surplus {
+            return Err(EgressReason::Connections);
+        }
+        // Before the allow-list, so that the record tells of it whatever the host.
+        let network = policy.network.current();
+        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+        if network.is_placeholder_in_host(&target.host)
+            || network.holds_placeholder(path, request.headers())
+        {
+            return Err(EgressReason::SecretHost);
+        }
+        if policy.judge(target)? != HostRoute::Listed {
+            return Err(EgressReason::NotListed);
+        }
+        if log.bytes() >= policy.bytes_max { Err(EgressReason::Bytes) } else { Ok(()) }
     }
 
     fn begin(&self, target: Option<&EgressRequest>, method: Option<&Method>) -> OpenRecord {

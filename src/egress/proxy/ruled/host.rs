@@ -85,11 +85,12 @@ impl RuledHost {
         request: Request<Incoming>,
         framing: Option<Framing>,
     ) -> Response<ProxyBody> {
-        let method = request.method().clone();
-        let record = Arc::new(self.begin(Some(&method)));
+        // In place of a head that is refused there is an empty request.
+        let method = framing.map(|_| request.method().clone());
+        let record = Arc::new(self.begin(method.as_ref()));
         let is_http2 = request.version() == Version::HTTP_2;
         let host = self.target.host.to_string();
-        let refused = RefusedRequest { host, method: Some(method), is_http2 };
+        let refused = RefusedRequest { host, method, is_http2 };
         let answered = self.exchange(request, framing, &record).await;
         answered.unwrap_or_else(|refusal| refusal.answer(&record, &refused))
     }

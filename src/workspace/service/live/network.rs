@@ -104,6 +104,22 @@ impl WorkspaceNetwork {
         Self { log, terms, owner, state: Mutex::new(state) }
     }
 
+    /// Checks the variables `env` that a program has beside those of the network.
+    ///
+    /// # Errors
+    /// One of them holds a placeholder.
+    pub fn check_env(&self, env: &BTreeMap<String, String>) -> Result<(), EngineError> {
+        let state = self.lock();
+        let mut placed = state.object.iter().flat_map(|network| network.secret_env.keys());
+        match placed.find(|name| env.contains_key(*name)) {
+            Some(name) => Err(EngineError::invalid(
+                &format!("env.{name}"),
+                "is in the network's secret_env too",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// What its programs may reach.
     pub fn object(&self) -> Option<NetworkObject> {
         self.lock().object.clone()

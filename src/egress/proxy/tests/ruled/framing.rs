@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::scene::{HostAuthority, RuledScene, rest};
 use crate::egress::proxy::tests::scene::read_message;
+use cofferdam_core::egress::EgressReason;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
@@ -41,12 +42,18 @@ fn an_ambiguous_request_is_refused_and_what_follows_it_is_no_request() {
         let answer = scene.ask(port, request);
         assert!(answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{request:?}: {answer}");
+        let is_get = request.starts_with("GET");
+        assert!(is_get || !answer.contains("\"method\":\"GET\""), "{request:?}: {answer}");
         let seen: Vec<String> = requests.try_iter().collect();
         assert!(!seen.iter().any(|seen| seen.contains("/next")), "{request:?}: {seen:?}");
     }
-    let verdicts = scene.verdicts();
-    assert_eq!(verdicts.len(), sent.len(), "{verdicts:?}");
-    assert!(verdicts.iter().all(|verdict| verdict.contains("bad_request")), "{verdicts:?}");
+    let records = scene.scene.records();
+    assert_eq!(records.len(), sent.len(), "{records:?}");
+    for (record, request) in records.iter().zip(&sent) {
+        assert_eq!(record.reason, Some(EgressReason::BadRequest), "{request:?}: {record:?}");
+        let is_true = record.method.as_ref().is_none_or(|method| request.starts_with(method));
+        assert!(is_true, "{request:?}: {record:?}");
+    }
 }
 
 #[test]

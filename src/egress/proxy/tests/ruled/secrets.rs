@@ -40,6 +40,7 @@ fn a_placeholder_becomes_its_secret_in_its_places_alone() {
     let (port, requests) = authority.answering(OK);
     let mut object = with_secret(port);
     object["rules"][format!("b.test:{port}")] = json!([{}]);
+    object["rules"][format!("*.wild.test:{port}")] = json!([{}]);
     let scene = RuledScene::new(&authority, object);
     let held = &scene.placeholder;
     for headers in [format!("authorization: Bearer {held}\r\n"), format!("x-api-key: {held}\r\n")] {
@@ -66,6 +67,11 @@ fn a_placeholder_becomes_its_secret_in_its_places_alone() {
         format!("GET / HTTP/1.1\r\nhost: b.test:{port}\r\nauthorization: Bearer {held}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     assert!(super::scene::rest(&mut stream).contains("egress.secret_host"));
+    // The name of a host is asked of name servers.
+    let named = format!("{held}.wild.test");
+    let mut stream = scene.open_as(&named, port, &named);
+    stream.write_all(format!("GET / HTTP/1.1\r\nhost: {named}:{port}\r\n\r\n").as_bytes()).unwrap();
+    assert!(super::scene::rest(&mut stream).contains("egress.secret_host"));
     assert!(requests.try_recv().is_err(), "a refused request was sent on");
     // Text of that form that is not one of our placeholders passes.
     let foreign = format!("cofferdam_secret_{}", "0".repeat(32));
@@ -74,19 +80,30 @@ fn a_placeholder_becomes_its_secret_in_its_places_alone() {
 }
 
 #[test]
-fn a_placeholder_goes_to_no_host_that_is_only_listed() {
+fn a_placeholder_goes_to_no_host_without_rules_and_the_record_says_so() {
     let authority = HostAuthority::new();
     let (port, requests) = http_host(OK);
     let mut object = with_secret(port + 1);
-    object["allow"] = json!([format!("a.test:{port}")]);
-    let scene = RuledScene::new(&authority, object);
+    object["allow"] = json!([format!("a.test:{port}"), format!("*.wild.test:{port}")]);
+    let mut scene = RuledScene::new(&authority, object);
     let head = format!(
         "GET http://a.test:{port}/ HTTP/1.1\r\nhost: a.test:{port}\r\nconnection: close\r\n"
     );
     let held = format!("{head}authorization: Bearer {}\r\n\r\n", scene.placeholder);
     assert!(scene.scene.ask(held).contains("egress.secret_host"));
+    let named = format!("{}.wild.test:{port}", scene.placeholder);
+    for request in [
+        format!("GET http://b.test/?{} HTTP/1.1\r\nhost: b.test\r\n\r\n", scene.placeholder),
+        format!("GET http://{named}/ HTTP/1.1\r\nhost: {named}\r\n\r\n"),
+        format!("CONNECT {named} HTTP/1.1\r\nhost: {named}\r\n\r\n"),
+    ] {
+        let answer = scene.scene.ask(&request);
+        assert!(answer.contains("egress.secret_host"), "{request}: {answer}");
+    }
     assert!(requests.try_recv().is_err(), "a placeholder was sent on");
     assert!(scene.scene.ask(format!("{head}\r\n")).starts_with("HTTP/1.1 200 "));
+    let verdicts = scene.verdicts();
+    assert_eq!(verdicts[..4], ["denied secret_host -"; 4], "{verdicts:?}");
 }
 
 /// An answer of 200 with `headers`, each with its line end, and `body`.
