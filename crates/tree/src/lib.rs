@@ -46,7 +46,7 @@ pub use error::WorkspaceError;
 pub use layer::apply::{ApplyOptions, LayerTarget, apply_layer};
 pub use layer::attributes::{ExtendedAttributes, LayerMarks};
 pub use layer::digest::{TreeDigest, digest_tree};
-pub use layer::redirects::{READ_ONLY_TREES, add_redirects};
+pub use layer::redirects::{READ_ONLY_TREES, add_redirects, reveal_redirects};
 pub use put::{put, put_if_absent, put_over_template};
 pub use remove::{Removal, remove_tree, remove_tree_until};
 pub use snapshot::saved;

@@ -9,7 +9,7 @@ use crate::config::{RequestRange, RequestRanges};
 use crate::workspace::error::EngineError;
 use crate::workspace::helpers::{CodeBlock, CodeBlockDelimiter, OutputSpec, extract_code_blocks};
 use crate::workspace::kernels::KernelLanguage;
-use crate::workspace::request::{LimitsRequest, check_env, pick};
+use crate::workspace::request::{LimitsRequest, check_env, check_label, pick};
 
 /// Blocks of one call.
 const BLOCKS_MAX: usize = 256;
@@ -90,6 +90,7 @@ impl ExecuteRequest {
             let words = "only a stateful call runs in a context";
             return Err(EngineError::invalid("context_id", words));
         }
+        check_label("execution_id", self.execution_id.as_deref())?;
         let env = self.env.take().unwrap_or_default();
         check_env("env", &env)?;
         let time = |default| {
@@ -193,6 +194,7 @@ mod tests {
             (json!({"code_blocks": [], "delimiter": {"start": "a", "end": "b"}}), "delimiter"),
             (json!({"text": "", "delimiter": {"start": "a", "end": ""}}), "delimiter.end"),
             (json!({"code_blocks": [], "context_id": "c"}), "context_id"),
+            (json!({"code_blocks": [], "execution_id": "e".repeat(257)}), "execution_id"),
             (json!({"code_blocks": [], "env": {"1": ""}}), "env"),
             (json!({"code_blocks": [], "timeout_ms": 60_001}), "timeout_ms"),
         ] {

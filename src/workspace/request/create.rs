@@ -278,7 +278,11 @@ fn shown_path(asked: Option<&str>) -> Result<WorkspacePath, EngineError> {
     parsed.map_err(|error| EngineError::invalid("path", error.to_string()))
 }
 
-fn check_label(path: &str, label: Option<&str>) -> Result<(), EngineError> {
+/// Checks the label in the field `path`.
+///
+/// # Errors
+/// It is too long.
+pub fn check_label(path: &str, label: Option<&str>) -> Result<(), EngineError> {
     match label {
         Some(label) if label.len() > LABEL_BYTES_MAX => {
             Err(EngineError::invalid(path, format!("longer than {LABEL_BYTES_MAX} bytes")))

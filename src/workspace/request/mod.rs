@@ -7,7 +7,7 @@ mod shown_path;
 
 pub use create::{
     ArtifactSession, CreateRequest, PatchRequest, SandboxScope, SnapshotRequest, StorageKind,
-    WorkspacePolicy, WorkspaceSettings, check_env, check_network, check_room,
+    WorkspacePolicy, WorkspaceSettings, check_env, check_label, check_network, check_room,
 };
 pub use encoding::{decode, encode};
 pub use limits::{LimitsRequest, ProgramLimits, pick};

@@ -418,6 +418,24 @@ fn a_live_kernel_keeps_no_workspace_and_dies_with_it() {
     assert_eq!(scene.delete(&notebook.path).status, 200);
 }
 
+/// Starts a thread that writes when there is the file `go`, and makes `read` when both writes are read.
+const LATE: &str = r#"
+import fcntl, os, struct, termios, threading, time
+def wait(is_over):
+    while not is_over():
+        time.sleep(0.01)
+def is_read():
+    return struct.unpack('i', fcntl.ioctl(1, termios.FIONREAD, bytes(4))) == (0,)
+def write():
+    wait(lambda: os.path.exists('go'))
+    for text in (b'late', b'.'):
+        os.write(1, text)
+        wait(is_read)
+    open('read', 'w').close()
+t = threading.Thread(target=write)
+t.start()
+"#;
+
 #[test]
 fn output_of_a_block_is_its_own_and_kept_within_its_limits() {
     let Some(scene) = scene(&[]) else { return };
@@ -429,11 +447,13 @@ fn output_of_a_block_is_its_own_and_kept_within_its_limits() {
     assert_eq!((&block["status"], block["stdout"].as_str().unwrap().len()), (&json!("ok"), 1000));
     let bytes = notebook.python("import sys; sys.stdout.buffer.write(b'\\xff\\n'); None");
     assert_eq!((&bytes["encoding"], &bytes["stdout"]), (&json!("base64"), &json!("/wo=")));
-    // Between two calls it belongs to none.
-    notebook
-        .python("import threading; t = threading.Timer(0.1, os.write, [1, b'late']); t.start()");
-    thread::sleep(Duration::from_millis(400));
-    assert_eq!(notebook.python("t.join()")["stdout"], "");
+    // Between two calls it belongs to none. The first output is dropped for certain when the service has read the second.
+    notebook.python(LATE);
+    scene.put(&format!("{}/files?path=go", notebook.path), b"");
+    let dropped = format!("{}/stat?path=read", notebook.path);
+    wait_until("the output is read", SOON, || scene.get(&dropped).status == 200);
+    let next = notebook.python("t.join()")["stdout"].clone();
+    assert!(!next.as_str().unwrap().contains("late"), "{next}");
     let long = notebook.python(&format!("len('{}')", "y".repeat(3 << 20)));
     assert_eq!(long["results"][0]["text"], (3 << 20).to_string());
 }

@@ -143,6 +143,7 @@ fn a_wrong_request_runs_nothing() {
         (of("text", json!("")), 422, "validation.invalid_request"),
         (of("timeout_ms", json!(3_600_001)), 422, "validation.invalid_request"),
         (of("env", json!({"A=": ""})), 422, "validation.invalid_request"),
+        (of("execution_id", json!("e".repeat(257))), 422, "validation.invalid_request"),
         (of("limits", json!({"memory_mb": 1 << 20})), 422, "validation.invalid_request"),
         (of("outputs", json!({"x": 1})), 422, "validation.invalid_request"),
         (of("workspace_id", json!("ws_0")), 404, "workspace.not_found"),

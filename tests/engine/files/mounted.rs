@@ -215,6 +215,32 @@ fn snapshots_forks_and_restarts_keep_a_mounted_tree_and_what_it_does_not_count()
 }
 
 #[test]
+fn a_tree_is_mounted_in_directories_that_a_snapshot_or_a_save_has() {
+    let host = place();
+    let Some(scene) = scene(&host.roots()) else { return };
+    for (create, keep) in [
+        (json!({}), "snapshot"),
+        (json!({}), "fork"),
+        (json!({"policy": {"persist": true}}), "save"),
+    ] {
+        let workspace = scene.create(&create);
+        scene.sh(&workspace, "mkdir skills/t; echo old >skills/t/old; echo file >skills/u");
+        let kept = scene.post(&format!("{workspace}/{keep}"), &json!({}));
+        assert!(matches!(kept.status, 200 | 201), "{keep}: {}", kept.json());
+        let staged = mount(&scene, &workspace, &body(&host, "skills/t"));
+        assert_eq!(scene.sh(&workspace, LOOK), SEEN, "{keep}");
+        let digest = scene.get(&format!("{workspace}/digest?path=skills/t")).json();
+        assert_eq!(digest["digest"], staged["digest"], "{keep}");
+        let other = json!({"src": host.input("tree"), "to": "skills/u", "read_only": true, "allow_mount": true});
+        mount(&scene, &workspace, &other);
+        assert_eq!(scene.sh(&workspace, "cat skills/u/a"), "a", "{keep}");
+        let fork = scene.post(&format!("{workspace}/fork"), &json!({})).json();
+        let fork = format!("/v1/workspaces/{}", fork["workspace_id"].as_str().unwrap());
+        assert_eq!(scene.sh(&fork, LOOK), SEEN, "{keep}");
+    }
+}
+
+#[test]
 fn a_tree_is_copied_where_it_cannot_be_mounted() {
     let host = place();
     let total = [("ENGINE_DISK_TOTAL", "10MiB")];

@@ -231,6 +231,7 @@ impl WorkspaceFs {
     /// # Errors
     /// The workspace shows its files as before; directories that were marked are empty.
     pub fn mount_tree(&mut self, mounted: MountedTree) -> Result<(), LayerError> {
+        mounted.tree.reveal(&self.top)?;
         let before = self.trees.clone();
         self.trees.push(mounted);
         let mounted = self.drop_hidden_trees().and_then(|()| self.raise_top());

@@ -74,6 +74,16 @@ impl LayerMarks<'_> {
         self.calls.set(directory, &self.redirect_name(), path)
     }
 
+    /// Ends the effect of an opaque mark on `directory` if it leads to `path`.
+    pub(crate) fn reveal(self, directory: impl AsFd, path: &[u8]) -> Result<(), WorkspaceFault> {
+        let directory = directory.as_fd();
+        let leads_there = self.redirect(directory)?.is_some_and(|redirect| redirect == path);
+        if leads_there && self.is_opaque(directory)? {
+            self.clear_opaque(directory)?;
+        }
+        Ok(())
+    }
+
     /// Ends the effect of [`LayerMarks::set_redirect`].
     pub(crate) fn clear_redirect(self, directory: impl AsFd) -> Result<(), WorkspaceFault> {
         self.calls.remove(directory.as_fd(), &self.redirect_name()).during("remove attribute")

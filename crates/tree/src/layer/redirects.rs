@@ -12,6 +12,27 @@ use crate::walk::{TreeWalk, WalkEvent};
 /// no part of the files: the kernel knows a directory of a lower layer by one path only, so no walk enters it.
 pub const READ_ONLY_TREES: &CStr = c"m";
 
+/// Lets the directories of the layer with these `entries` that lead to `path` show what lies there. Overlayfs marks a
+/// directory opaque that gets a new name in a directory of lower layers.
+///
+/// # Errors
+/// The layer cannot be read or written.
+pub fn reveal_redirects(
+    entries: BorrowedFd<'_>,
+    marks: LayerMarks<'_>,
+    path: &[u8],
+) -> Result<(), WorkspaceError> {
+    let walk = TreeWalk::to_choose(entries, u64::MAX).during("list");
+    let mut walk = walk.map_err(|fault| fault.at("."))?;
+    while let Some(event) = walk.advance()? {
+        if let WalkEvent::Enter { .. } = event {
+            let revealed = marks.reveal(walk.directory(), path);
+            revealed.map_err(|fault| fault.at(walk.path()))?;
+        }
+    }
+    Ok(())
+}
+
 /// Adds to `found` the paths to which directories of the layer with these `entries` lead, by
 /// [`LayerMarks::set_redirect`].
 ///

@@ -212,7 +212,7 @@ impl WorkspaceService {
             let missing = || EngineError::new(EngineCode::ContextNotFound, "no such context");
             return found.ok_or_else(missing)?.enter();
         }
-        let Some(exec_id) = request.execution_id.clone() else {
+        let Some(exec_id) = request.execution_id.clone().filter(|id| !id.is_empty()) else {
             let words = "a stateful call needs context_id, workspace_id or execution_id";
             return Err(EngineError::invalid("workspace_id", words));
         };

@@ -18,7 +18,9 @@ use super::layer::Layer;
 use crate::layers::error::LayerError;
 use crate::layers::space::{DiskSpace, Storage};
 use cofferdam_core::sync::retained::Retained;
-use cofferdam_tree::{LayerMarks, READ_ONLY_TREES, WorkspaceError, add_redirects};
+use cofferdam_tree::{
+    LayerMarks, READ_ONLY_TREES, WorkspaceError, add_redirects, reveal_redirects,
+};
 
 /// The attributes of overlayfs. Trees are not mounted without privileges.
 const PREFIX: &CStr = c"trusted.overlay.";
@@ -114,6 +116,15 @@ impl ReadOnlyTree {
         MARKS
             .set_redirect(&directory, redirect_to(&self.layer).as_bytes())
             .map_err(LayerError::of_io("mark mount point"))
+    }
+
+    /// Lets the directories of the layer `top` that are marked with the tree show it under the names that they have got
+    /// since.
+    pub(in crate::layers) fn reveal(&self, top: &Layer) -> Result<(), LayerError> {
+        let entries = top.open_entries()?;
+        let revealed: Result<(), WorkspaceError> =
+            reveal_redirects(entries.as_fd(), MARKS, redirect_to(&self.layer).as_bytes());
+        revealed.map_err(LayerError::from)
     }
 }
 

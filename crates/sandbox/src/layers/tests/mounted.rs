@@ -216,6 +216,25 @@ fn a_tree_that_no_directory_shows_is_freed() {
     assert_eq!(Arc::strong_count(&second), 1);
 }
 
+#[test]
+fn a_tree_is_shown_where_a_directory_of_a_frozen_layer_gets_it() {
+    if !is_root() {
+        return;
+    }
+    let mut fs = workspace();
+    make(&fs, "workspace/skills").unwrap();
+    drop(fs.freeze(StopCheck::never()).unwrap());
+    let tree = tree_of(&fs);
+    let skills = path_of(&fs).join("workspace/skills");
+    // As the service does: the directory gets its name when it is marked.
+    fs::create_dir(skills.join("temp")).unwrap();
+    fs.mark("workspace/skills/temp".as_ref(), &tree).unwrap();
+    fs::rename(skills.join("temp"), skills.join("t")).unwrap();
+    let path = "workspace/skills/t".into();
+    fs.mount_tree(MountedTree { tree: Arc::clone(&tree), path }).unwrap();
+    assert!(shows(&fs, "workspace/skills/t"));
+}
+
 fn read_at(view: &crate::layers::frozen_view::FrozenView, path: &str) -> String {
     fs::read_to_string(path_of(view.tree().as_fd()).join(path)).unwrap()
 }
