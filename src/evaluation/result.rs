@@ -328,6 +328,20 @@ impl EvaluationResult {
         }
     }
 
+    /// Adds a test that has ended, which counts at once: an evaluation that is cancelled keeps what it has.
+    pub fn add_test(&mut self, test: TestResult) {
+        let tally = match test.kind {
+            TestKind::FailToPass => Some(&mut self.fail_to_pass),
+            TestKind::PassToPass => Some(&mut self.pass_to_pass),
+            TestKind::Other => None,
+        };
+        if let Some(tally) = tally {
+            tally.total += 1;
+            tally.passed += usize::from(test.passed);
+        }
+        self.test_results.push(test);
+    }
+
     /// Ends it as `judgement` says.
     pub fn conclude(&mut self, judgement: Judgement) {
         let Judgement { verdict, status, passed } = judgement;

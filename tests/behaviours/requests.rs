@@ -165,6 +165,32 @@ fn b11_a_language_has_its_names_in_any_case() {
 }
 
 #[test]
+fn b11_typescript_is_refused_where_nothing_runs_it() {
+    let scene = EvaluationScene::new();
+    let url = scene.serve(&WANTS_DONE);
+    let code =
+        "import * as fs from 'fs';\nconst name: string = 'done';\nfs.writeFileSync(name, '');\n";
+    let body = json!({"task_url": url, "agent_code": code, "agent_language": "ts"});
+    let answer = scene.post(&body);
+    if answer.status == 202 {
+        let begun: Value = serde_json::from_str(&answer.body).unwrap();
+        let result = scene.end(begun["eval_id"].as_str().unwrap());
+        assert_eq!(result["verdict"], "resolved", "{result:#}");
+    } else {
+        assert_eq!(answer.status, 503, "{answer:?}");
+        let error: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(error["code"], "evaluate.language_unavailable", "{error}");
+    }
+    // What the agent needs may bring tsx.
+    let tsx = "mkdir -p /agent/venv/bin && printf '#!/bin/sh\\nsed -n s/^const/touch/p $1 >/dev/null && touch done\\n' \
+               >/agent/venv/bin/tsx && chmod 755 /agent/venv/bin/tsx";
+    let mut body = body;
+    body["agent_install"] = json!([tsx]);
+    let result = scene.evaluate(&body);
+    assert_eq!(result["verdict"], "resolved", "{result:#}");
+}
+
+#[test]
 fn b12_more_than_its_slots_are_refused_and_slots_come_back() {
     let scene = EvaluationScene::with(&[("MAX_CONCURRENT_EVALS", "2")]);
     let url = scene.serve(&WANTS_DONE);

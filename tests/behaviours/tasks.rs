@@ -26,6 +26,24 @@ fn task(scene: &EvaluationScene, description: &str, test: &str) -> String {
 }
 
 #[test]
+fn a_path_of_the_tasks_leads_to_its_programs_and_not_to_the_shell() {
+    let scene = EvaluationScene::new();
+    let description = "files: files\nenv: {PATH: /nowhere}\n\
+                       install: ['echo \"$PATH\" >/deps/installed_with']\n";
+    let test = "echo \"$PATH\"\nread -r path </deps/installed_with\necho \"$path\"\n";
+    let url = scene.serve(&[
+        ("workspace.yaml", description),
+        ("prompt.md", ""),
+        ("files/a", ""),
+        ("tests/fail_to_pass_1.sh", test),
+    ]);
+    let result = scene.agent(&url, ":");
+    assert_eq!(result["verdict"], "resolved", "{result:#}");
+    let path = "/deps/venv/bin:/deps/bin:/deps/npm/bin:/nowhere\n";
+    assert_eq!(result["test_results"][0]["output"], path.repeat(2), "{result:#}");
+}
+
+#[test]
 fn b25_an_old_commit_is_found_and_an_unknown_one_is_named() {
     let scene = EvaluationScene::new();
     let path = scene.path("repository");

@@ -90,6 +90,30 @@ fn b19_a_test_over_its_limit_fails_and_the_others_run() {
 }
 
 #[test]
+fn b41_tests_that_ended_before_a_delete_count() {
+    let scene = EvaluationScene::new();
+    let [description, prompt, file, _] = WANTS_DONE;
+    let url = scene.serve(&[
+        description,
+        prompt,
+        file,
+        ("tests/fail_to_pass_1.sh", "exit 1\n"),
+        ("tests/fail_to_pass_2.sh", "exit 0\n"),
+        ("tests/pass_to_pass_1.sh", "sleep 600\n"),
+    ]);
+    let id = scene.begin(&shell_agent(&url, ":"));
+    let count = |result: &Value| result["test_results"].as_array().unwrap().len();
+    let live = scene.wait(&id, |result| count(result) == 2);
+    assert_eq!(scene.ask("DELETE", &format!("/evaluate/{id}"), "").status, 202);
+    let ended = scene.end(&id);
+    assert_eq!((&ended["verdict"], count(&ended)), (&json!("cancelled"), 2), "{ended:#}");
+    for result in [live, ended] {
+        assert_eq!(result["fail_to_pass"], json!({"passed": 1, "total": 2}), "{result:#}");
+        assert_eq!(result["pass_to_pass"], json!({"passed": 0, "total": 0}), "{result:#}");
+    }
+}
+
+#[test]
 fn b28_without_a_test_nothing_passes() {
     let scene = EvaluationScene::new();
     let result = scene.agent(&scene.serve(&WANTS_DONE[..3]), ":");

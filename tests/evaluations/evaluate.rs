@@ -142,6 +142,33 @@ fn a_solution_that_does_not_apply_or_leads_out_is_the_tasks_fault() {
 }
 
 #[test]
+fn what_ended_an_evaluation_early_is_one_line_on_stderr() {
+    let scene = Scene::new(&ANSWER);
+    let oracle = scene.write("oracle.patch", &SOLUTION.replace("-41", "-40"));
+    let ended = scene.evaluate(&["--oracle", &oracle]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (4, "infra_error\n"), "{ended:?}");
+    let last = ended.stderr.lines().last().unwrap();
+    assert!(last.starts_with("patch.rejected: running_agent: the patch does not apply"), "{last}");
+
+    let task = scene.path("bare");
+    fs::create_dir(&task).unwrap();
+    fs::write(task.join("workspace.yaml"), "files: nowhere\n").unwrap();
+    let ended = scene.evaluate_task(task.to_str().unwrap(), &["--nop"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (4, "infra_error\n"), "{ended:?}");
+    let last = ended.stderr.lines().last().unwrap();
+    assert!(last.starts_with("task.invalid: downloading_task: "), "{last}");
+}
+
+#[test]
+fn a_time_beyond_the_agents_names_its_option() {
+    let scene = Scene::new(&ANSWER);
+    let agent = scene.write("agent.sh", ":");
+    let refused = scene.evaluate(&["--agent", &agent, "--timeout", "601s"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{refused:?}");
+    assert!(refused.stderr.contains("--timeout: at most 600 s"), "{refused:?}");
+}
+
+#[test]
 fn runs_are_repeated_and_compared() {
     let scene = Scene::new(&ANSWER);
     let ended = scene.evaluate(&["--nop", "--repeat", "2", "--json"]);

@@ -47,6 +47,9 @@ fn what_is_no_reward_is_an_infra_error() {
         let result = ended.json();
         assert_eq!((ended.code, &result["verdict"]), (4, &json!("infra_error")), "{test}");
         assert_eq!(result["failure"]["code"], "task.invalid", "{test}");
+        let details = &result["failure"]["details"];
+        assert!(details["file"].as_str().unwrap().starts_with("/logs/verifier/"), "{result:#}");
+        assert_eq!(details.get("field"), Some(&Value::Null), "{result:#}");
         assert_eq!((&result["reward"], &result["passed"]), (&Value::Null, &Value::Null), "{test}");
     }
 }

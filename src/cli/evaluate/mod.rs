@@ -22,7 +22,7 @@ use crate::config::{Config, Overrides};
 use crate::evaluation::pipeline::{EvaluationCall, EvaluationObserver};
 use crate::evaluation::request::AgentLanguage;
 use crate::evaluation::request::{AgentLimitRule, EvaluatedWork, EvaluationRequest, TaskPlace};
-use crate::evaluation::result::{EvaluationResult, EvaluationStep, TestResult};
+use crate::evaluation::result::{EvaluationFailure, EvaluationResult, EvaluationStep, TestResult};
 use crate::evaluation::service::EvaluationsError;
 use crate::evaluation::web_url::WebUrl;
 use cofferdam_core::values::utc::rfc3339;
@@ -114,8 +114,7 @@ impl EvaluateCommand {
         let foreground = Foreground::begin()?;
         let service = self.host(&config)?;
         let request = self.request(task, work);
-        let refused = |error: EvaluationsError| Failure::option("TASK", error.to_string());
-        service.pipeline().check("", &request).map_err(refused)?;
+        service.pipeline().check("", &request).map_err(|error| refused(&error))?;
         let outputs = Outputs {
             json: self.json,
             repeated: self.repeat.is_some(),
@@ -230,12 +229,33 @@ fn evaluate(
     for _ in 0..count {
         let (id, created_at) = (Uuid::new_v4().to_string(), rfc3339(SystemTime::now()));
         let call = EvaluationCall { id: &id, created_at: &created_at, owner: "", request };
-        runs.push(service.pipeline().evaluate(&call, &foreground.watch(), &ProgressLines));
+        let run = service.pipeline().evaluate(&call, &foreground.watch(), &ProgressLines);
+        if let Some(failure) = &run.failure {
+            say(&failure_line(failure));
+        }
+        runs.push(run);
         if foreground.signal_code().is_some() {
             break;
         }
     }
     runs
+}
+
+/// The option that this host cannot serve.
+fn refused(error: &EvaluationsError) -> Failure {
+    match error {
+        EvaluationsError::Invalid { field, message, .. } if field == "timeout_secs" => {
+            Failure::option("--timeout", message.as_str())
+        }
+        EvaluationsError::LanguageUnavailable(_) => Failure::option("--agent", error.to_string()),
+        error => Failure::option("TASK", error.to_string()),
+    }
+}
+
+/// Why an evaluation ended early, as one line: its code, the step and the message.
+fn failure_line(failure: &EvaluationFailure) -> String {
+    let EvaluationFailure { code, step, message, .. } = failure;
+    format!("{code}: {}: {}", step.word(), message.replace('\n', " "))
 }
 
 fn language(name: Option<&str>, path: &Path) -> Result<AgentLanguage, Failure> {

@@ -10,7 +10,7 @@ use crate::egress::{EgressTerms, ServiceEgress};
 use crate::evaluation::bounds::PhaseBounds;
 use crate::evaluation::cache::CacheSpace;
 use crate::evaluation::download::{Archives, ArchivesSettings};
-use crate::evaluation::pipeline::{Pipeline, PipelineParts, PipelineSettings};
+use crate::evaluation::pipeline::{AgentPrograms, Pipeline, PipelineParts, PipelineSettings};
 use crate::evaluation::repository::{Repositories, RepositoryRoots, RepositorySettings};
 use crate::evaluation::task::ArchiveBounds;
 use crate::evaluation::trees::session_base::{SessionBaseError, SessionDirectory};
@@ -72,6 +72,7 @@ impl EvaluationHost {
             roots: roots(config, factory)?,
             archives: archives(evaluations, &egress, Arc::clone(&cache)),
             repositories: repositories(evaluations, &egress, cache),
+            programs: AgentPrograms::new(bounds(evaluations)),
         };
         let settings = settings(evaluations, egress, session.path())?;
         Ok(Self { pipeline: Pipeline::new(settings, parts), _session: session })

@@ -114,7 +114,7 @@ impl EarlyEnd {
     /// The task's test left no number that counts.
     pub fn of_reward(error: &RewardError) -> Self {
         let failure = EvaluationFailure {
-            details: json!({ "file": error.file }),
+            details: json!({ "file": error.file, "field": null }),
             ..failure("task.invalid", EvaluationStep::RunningTests, error.to_string())
         };
         Self { end: EvaluationEnd::Broken, failure }

@@ -5,7 +5,6 @@ use std::time::{Instant, SystemTime};
 
 use serde_json::json;
 
-use super::agent::agent_command;
 use super::call::EvaluationCall;
 use super::ending::EarlyEnd;
 use super::output::{ObserverQueue, OutputRules, SecretValues};
@@ -63,7 +62,7 @@ impl Pipeline {
             }
         }
         let Some(language) = request.work.language() else { return Ok(()) };
-        let found = agent_command(language, root.trees.executor());
+        let found = self.parts.programs.command(language, &root, request);
         match found.map_err(|error| EvaluationsError::Store(error.to_string()))? {
             Some(_) => Ok(()),
             None => Err(EvaluationsError::LanguageUnavailable(language.name().to_owned())),

@@ -11,7 +11,7 @@ use super::settings::PipelineSettings;
 use super::staging::StagingDirectory;
 use crate::evaluation::bounds::PhaseBounds;
 use crate::evaluation::cache::is_raised;
-use crate::evaluation::repository::phase_environment;
+use crate::evaluation::repository::with_variables;
 use crate::evaluation::result::{EvaluationStep, TestResult};
 use crate::evaluation::task::{Task, TaskTest, TestRun};
 use crate::evaluation::trees::{FrozenFiles, PhaseTree};
@@ -78,9 +78,11 @@ impl TestPhase<'_> {
         make_room(&mut tree, &self.task.grading, StopCheck(&is_over))?;
         let began = Instant::now();
         let output = self.outputs.of(EvaluationStep::RunningTests, Some(&test.name));
+        let env = self.environment();
+        let bash = tree.shell("bash", &env)?;
         let program = PhaseProgram {
-            argv: &words(test),
-            env: &self.environment(),
+            argv: &words(bash, test),
+            env: &env,
             limits: self.bounds.limits(wall),
             binds: vec![self.staging.bind(STAGED, SHOWN)?],
             egress: None,
@@ -107,18 +109,17 @@ impl TestPhase<'_> {
     }
 
     fn environment(&self) -> BTreeMap<String, String> {
-        let mut env = phase_environment(self.place);
-        env.extend(self.task.env.clone());
-        env.extend(self.task.tests_env.clone());
+        let variables = self.task.env.clone().into_iter().chain(self.task.tests_env.clone());
+        let mut env = with_variables(self.place, variables);
         env.insert("TESTS_DIR".to_owned(), SHOWN.to_owned());
         env
     }
 }
 
-fn words(test: &TaskTest) -> Vec<String> {
+fn words(bash: String, test: &TaskTest) -> Vec<String> {
     match &test.run {
-        TestRun::Script => vec!["bash".to_owned(), format!("{SHOWN}/{}", test.name)],
-        TestRun::Command(command) => vec!["bash".to_owned(), "-ec".to_owned(), command.clone()],
+        TestRun::Script => vec![bash, format!("{SHOWN}/{}", test.name)],
+        TestRun::Command(command) => vec![bash, "-ec".to_owned(), command.clone()],
     }
 }
 

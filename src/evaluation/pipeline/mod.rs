@@ -14,6 +14,7 @@ mod settings;
 mod staging;
 mod steps;
 
+pub use agent::AgentPrograms;
 pub use call::EvaluationCall;
 pub use evaluate::Pipeline;
 pub use progress::EvaluationObserver;

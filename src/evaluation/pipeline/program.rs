@@ -53,7 +53,11 @@ pub fn run_program(
     tree.run(spec, place, &watch, Some(Box::new(output.clone())))
 }
 
-fn c_strings(texts: impl IntoIterator<Item = String>) -> Result<Vec<CString>, SetupFailure> {
+/// The texts as the kernel takes them.
+///
+/// # Errors
+/// One holds a NUL.
+pub fn c_strings(texts: impl IntoIterator<Item = String>) -> Result<Vec<CString>, SetupFailure> {
     let converted = texts.into_iter().map(CString::new).collect::<Result<_, _>>();
     converted.map_err(|_| SetupFailure::from_words("arguments", "one holds a NUL"))
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::agent::AgentPrograms;
 use crate::egress::EgressTerms;
 use crate::evaluation::bounds::PhaseBounds;
 use crate::evaluation::download::Archives;
@@ -53,4 +54,6 @@ pub struct PipelineParts {
     pub archives: Archives,
     /// Makes bases.
     pub repositories: Repositories,
+    /// Finds the programs that run agents.
+    pub programs: AgentPrograms,
 }

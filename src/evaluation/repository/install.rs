@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
-use super::deps::{MAKE_VENV, phase_environment};
+use super::deps::{MAKE_VENV, with_variables};
 use super::error::{RepositoryError, TAIL_BYTES_MAX, tail_of};
 use super::git::c_strings;
 use crate::egress::{EGRESS_PORT, EgressGrant, proxy_files};
@@ -122,10 +122,11 @@ impl Install<'_> {
         if let Some(grant) = self.egress {
             put_home_files(tree.root(), tree.owner(), grant.service().as_ref());
         }
+        let shell = tree.shell("sh", self.env)?;
         for (index, command) in self.commands.iter().enumerate() {
             let mut env = self.env.clone();
             env.extend(self.egress.iter().flat_map(|grant| grant.environment()));
-            let mut spec = self.spec(&["sh", "-c", command], env)?;
+            let mut spec = self.spec(&[&shell, "-c", command], env)?;
             spec.egress = self.egress.map(EgressGrant::service);
             let tail = Arc::<Mutex<Vec<u8>>>::default();
             let (number, output) = (index + 1, self.output.clone());
@@ -156,8 +157,7 @@ impl Install<'_> {
         argv: &[&str],
         env: BTreeMap<String, String>,
     ) -> Result<RunSpec, RepositoryError> {
-        let mut all = phase_environment(self.place);
-        all.extend(env);
+        let all = with_variables(self.place, env);
         Ok(RunSpec {
             argv: c_strings(argv.iter().copied())?,
             env: c_strings(all.iter().map(|(name, value)| format!("{name}={value}")))?,

@@ -1,5 +1,6 @@
 //! The file systems of phases: made, forked, frozen.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -10,7 +11,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{Gid, Uid, fchownat};
 
-use crate::executor::{AcquiredId, SandboxExecutor};
+use crate::executor::{AcquiredId, Executor, SandboxExecutor};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
     MountedDirectory, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure,
@@ -20,6 +21,7 @@ use cofferdam_sandbox::engine::{
     DiskSpace, DiskUsage, FrozenChain, FrozenView, LayerError, LayerHost, Storage, WorkspaceFs,
     WorkspaceMounts,
 };
+use cofferdam_sandbox::plan::PATH_DEFAULT;
 use cofferdam_tree::{Owner, StopCheck};
 
 /// The directory of a phase's files that sandboxes show as the repository.
@@ -201,6 +203,23 @@ impl PhaseTree {
             own_bytes_max: OWN_BYTES_MAX,
             own_inodes_max: OWN_INODES_MAX,
         })
+    }
+
+    /// How a shell of that name is executed in an environment: by its name, or by its path in the root file system
+    /// where a PATH of the task's may not lead to it.
+    ///
+    /// # Errors
+    /// The root file system cannot be searched.
+    pub fn shell(
+        &self,
+        name: &str,
+        env: &BTreeMap<String, String>,
+    ) -> Result<String, SetupFailure> {
+        if env.get("PATH").is_none_or(|path| path.ends_with(PATH_DEFAULT)) {
+            return Ok(name.to_owned());
+        }
+        let found = self.makers.executor().find_program(name)?;
+        Ok(found.map_or_else(|| name.to_owned(), |found| found.path))
     }
 
     /// Runs the program of `spec` to its end on this thread, in a sandbox of its own. All that it started

@@ -12,7 +12,6 @@ use crate::egress::EgressGrant;
 use crate::egress::rules::WithheldValues;
 use crate::egress::secret::Placeholders;
 use crate::evaluation::patch::{GitPhase, apply_ready_patch};
-use crate::evaluation::pipeline::agent::agent_command;
 use crate::evaluation::pipeline::comparison::room;
 use crate::evaluation::pipeline::ending::EarlyEnd;
 use crate::evaluation::pipeline::program::{PhaseProgram, exit_code, run_program};
@@ -101,9 +100,10 @@ impl Evaluating<'_> {
         root: &EvaluationRoot,
         language: AgentLanguage,
     ) -> Result<Vec<String>, EarlyEnd> {
-        let command =
-            agent_command(language, root.trees.executor()).map_err(sandbox_failed(STEP))?;
-        command.ok_or_else(|| EarlyEnd::no_interpreter(language.file_name()))
+        let command = self.parts.programs.command(language, root, self.call.request);
+        command
+            .map_err(sandbox_failed(STEP))?
+            .ok_or_else(|| EarlyEnd::no_interpreter(language.file_name()))
     }
 
     fn run_agent(

@@ -11,9 +11,8 @@ use crate::evaluation::pipeline::comparison::{ComparedWork, Comparison};
 use crate::evaluation::pipeline::ending::EarlyEnd;
 use crate::evaluation::pipeline::grading::{EndedTest, TestPhase, block};
 use crate::evaluation::result::{EvaluationStep, PatchFacts};
-use crate::evaluation::task::TestKind;
 use crate::evaluation::trees::FrozenFiles;
-use crate::evaluation::verdict::{EvaluationEnd, judge, tally};
+use crate::evaluation::verdict::{EvaluationEnd, judge};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::weakened::{self, Wall};
 use cofferdam_tree::StopCheck;
@@ -39,10 +38,7 @@ impl Evaluating<'_> {
         })?;
         self.result.step = EvaluationStep::Cleanup;
         self.queue.step(EvaluationStep::Cleanup);
-        let results = &self.result.test_results;
-        self.result.fail_to_pass = tally(results, TestKind::FailToPass);
-        self.result.pass_to_pass = tally(results, TestKind::PassToPass);
-        let graded = EvaluationEnd::Graded(results);
+        let graded = EvaluationEnd::Graded(&self.result.test_results);
         let judgement = judge(self.result.reward.map_or(graded, EvaluationEnd::Rewarded));
         self.result.conclude(judgement);
         self.result.step = EvaluationStep::Done;
@@ -113,7 +109,7 @@ impl Evaluating<'_> {
             for mut result in results {
                 result.output = self.outputs.redacted(result.output);
                 self.queue.test(&result);
-                self.result.test_results.push(result);
+                self.result.add_test(result);
             }
             self.result.reward = reward.map_err(|error| EarlyEnd::of_reward(&error))?;
             if weakened::lacks(Wall::Fresh) {

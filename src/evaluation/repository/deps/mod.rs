@@ -34,6 +34,19 @@ pub fn phase_environment(place: &WorkspacePath) -> BTreeMap<String, String> {
     .into()
 }
 
+/// [`phase_environment`] with the variables of a task. What is installed stays first on a PATH of the task's.
+pub fn with_variables(
+    place: &WorkspacePath,
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, String> {
+    let mut all = phase_environment(place);
+    all.extend(variables);
+    if let Some(path) = all.get_mut("PATH").filter(|path| !path.contains(DEPS_PATHS)) {
+        *path = format!("{DEPS_PATHS}:{path}");
+    }
+    all
+}
+
 /// The variables with which it is installed what an agent needs, besides those of every phase: what names
 /// `/deps` names [`AGENT_VENV`] instead, or a directory that is not kept.
 pub fn agent_install_environment() -> BTreeMap<String, String> {
@@ -94,6 +107,19 @@ mod tests {
         ] {
             assert_eq!(is_for_install(name, value), expected, "{name}={value}");
         }
+    }
+
+    #[test]
+    fn what_is_installed_stays_first_on_a_path_of_the_tasks() {
+        let place = WorkspacePath::default();
+        let path_of = |path: &str| {
+            let given = ("PATH".to_owned(), path.to_owned());
+            with_variables(&place, [given])["PATH"].clone()
+        };
+        assert_eq!(path_of("/opt/x"), "/deps/venv/bin:/deps/bin:/deps/npm/bin:/opt/x");
+        assert_eq!(path_of(&agent_path()), agent_path());
+        let none = with_variables(&place, []);
+        assert_eq!(none, phase_environment(&place));
     }
 
     #[test]

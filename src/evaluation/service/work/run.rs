@@ -49,7 +49,7 @@ impl EvaluationObserver for RecordingObserver<'_> {
     }
 
     fn test(&self, result: &TestResult) {
-        self.live.known().test_results.push(result.clone());
+        self.live.known().add_test(result.clone());
         self.live.log().append(&self.service.records, "test", result);
     }
 
