@@ -89,7 +89,7 @@ mod tests {
         let mut stream = sent.as_slice();
         assert_eq!(receive::<StepOrder>(&mut stream).unwrap(), order);
         assert_eq!(stream, b"rest");
-        let mut long = u32::MAX.to_le_bytes().as_slice();
-        assert!(receive::<StepOrder>(&mut long).is_err());
+        let long = u32::MAX.to_le_bytes();
+        assert!(receive::<StepOrder>(&mut long.as_slice()).is_err());
     }
 }
