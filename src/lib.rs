@@ -23,6 +23,19 @@ pub mod store;
 pub mod telemetry;
 pub mod workspace;
 
+pub mod cases {
+    //! Cells of Cases: the files of one trial of an agent, and what runs commands over them.
+    //!
+    //! An [`Executor`] starts a Cell, runs commands in it and stops it. [`SandboxedCell`] runs each command in a
+    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place.
+
+    pub use crate::case::cell::{
+        CellDescription, CellExecutor as Executor, CellExecutorKind, CellSettings, ExecCode,
+        ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, LocalCell, LocalSettings,
+        SandboxedCell, StepLimits,
+    };
+}
+
 pub mod jobs {
     //! Jobs of agents: one program over a private copy of a directory, in its own sandbox.
     //!

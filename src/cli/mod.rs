@@ -14,6 +14,7 @@ mod remote;
 mod serve;
 mod stdio;
 
+use crate::case::cell::serve_step;
 use crate::telemetry::log_format;
 
 use std::ffi::OsString;
@@ -80,8 +81,11 @@ enum CliCommand {
     Helper(Deferred<engine::helper::HelperCommand>),
     /// Check and convert the tasks of evaluations
     Task(Deferred<evaluate::task::TaskCommand>),
-    /// Check Cases
+    /// Check Cases, and run commands in their Cells
     Case(Deferred<case::CaseCommand>),
+    /// Run one command of a Cell on this host
+    #[command(hide = true)]
+    CellStep,
     /// Serve one run to the host of this virtual machine
     #[cfg(feature = "firecracker")]
     #[command(hide = true)]
@@ -98,6 +102,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(CommandLine { command: CliCommand::Serve(Deferred(serve)) }) => {
             return serve_in_queue(serve);
         }
+        // Without anything that the command would inherit.
+        Ok(CommandLine { command: CliCommand::CellStep }) => return cell_step(),
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => {
             Err(Failure::Usage(one_line(&without_hidden(error).to_string())))
@@ -159,6 +165,14 @@ fn serve_in_queue(serve: serve::ServeCommand) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Runs one command of a Cell, as the process on the other side of stdin says.
+fn cell_step() -> ExitCode {
+    match serve_step() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(failure::SANDBOX),
+    }
+}
+
 impl CliCommand {
     fn run(self) -> Result<u8, Failure> {
         prepare_process();
@@ -179,6 +193,8 @@ impl CliCommand {
             Self::Helper(Deferred(helper)) => helper.run(),
             Self::Task(Deferred(task)) => task.run(),
             Self::Case(Deferred(case)) => case.run(),
+            // Unreachable: `main` calls `cell_step`, before anything is prepared.
+            Self::CellStep => Ok(0),
             #[cfg(feature = "firecracker")]
             Self::GuestInit(Deferred(guest)) => guest.run(),
         }

@@ -3,5 +3,6 @@
 // Tells clippy that the whole crate is a test.
 #![cfg(test)]
 
+mod conformance;
 mod faults;
 mod validate;

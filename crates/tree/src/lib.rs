@@ -41,7 +41,7 @@ pub use artifacts::{
 };
 pub use cofferdam_core::values::owner::Owner;
 pub use copy::template::{Fill, Owners, Template};
-pub use copy::{Copied, copy_tree, copy_tree_until};
+pub use copy::{Copied, copy_selected, copy_tree, copy_tree_until};
 pub use error::WorkspaceError;
 pub use layer::apply::{ApplyOptions, LayerTarget, apply_layer};
 pub use layer::attributes::{ExtendedAttributes, LayerMarks};

@@ -78,6 +78,35 @@ pub fn copy_tree_until(
     Ok(Copied { bytes: copy.budget.bytes(), ..copy.copied })
 }
 
+/// As [`copy_tree_until`], without the entries whose names `is_left_out` picks. Directories among them are not read.
+///
+/// # Errors
+/// As there.
+pub fn copy_selected(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    owner: Owner,
+    limits: &TreeLimits,
+    is_left_out: &dyn Fn(&[u8]) -> bool,
+    stop: StopCheck<'_>,
+) -> Result<Copied, WorkspaceError> {
+    let root = fstat(source).during("stat").map_err(|fault| fault.at("."))?;
+    let mut walk = TreeWalk::to_choose(source, limits.entries_max)
+        .during("list")
+        .map_err(|fault| fault.at("."))?;
+    let mut copy = Copy::new(target, owner, limits, stop);
+    while let Some(event) = walk.advance()? {
+        match event.name() {
+            name if !is_left_out(name.to_bytes()) => copy.take(&walk, &event)?,
+            // Its contents are taken from the walk, whose next step leaves it.
+            _ if matches!(event, WalkEvent::Enter { .. }) => walk.pass_over(),
+            _ => {}
+        }
+    }
+    Attributes::of_directory(&root).settle(target, owner).map_err(|fault| fault.at("."))?;
+    Ok(Copied { bytes: copy.budget.bytes(), ..copy.copied })
+}
+
 /// A copy in progress: the target side of the walk over the source.
 struct Copy<'target, 'stop> {
     target: DirStack<'target>,

@@ -165,3 +165,30 @@ fn an_existing_entry_of_the_target_is_never_written_through() {
     assert_eq!(copy_within(&source, &target, &TreeLimits::default()), Err(expected));
     assert_eq!(entry(&sentinel), before);
 }
+
+#[test]
+fn a_selected_copy_lacks_what_is_left_out_at_any_depth_without_reading_it() {
+    let (_place, source, target) = pair();
+    for path in ["kept", "deep/deeper/kept", "deep/out/a/b", "out/c", "z/kept"] {
+        fs::create_dir_all(source.join(path).parent().unwrap()).unwrap();
+        fs::write(source.join(path), "x").unwrap();
+    }
+    fs::write(source.join("z/out"), "a file of that name").unwrap();
+    // More than the limit allows, if it counted.
+    for number in 0..20 {
+        fs::write(source.join(format!("out/{number}")), "x").unwrap();
+    }
+    let limits = TreeLimits { entries_max: 7, ..TreeLimits::default() };
+    let (from, to) = (directory(&source), directory(&target));
+    let is_left_out = |name: &[u8]| name == b"out";
+    let stop = StopCheck::never();
+    let copied =
+        copy_selected(from.as_fd(), to.as_fd(), TENANT, &limits, &is_left_out, stop).unwrap();
+    assert_eq!(copied.files, 3);
+    for path in ["kept", "deep/deeper/kept", "z/kept"] {
+        assert!(target.join(path).is_file(), "{path}");
+    }
+    for path in ["out", "deep/out", "z/out"] {
+        assert!(!target.join(path).exists(), "{path}");
+    }
+}

@@ -52,6 +52,18 @@ pub(super) enum WalkEvent {
     Unopened { name: CString, errno: Errno },
 }
 
+impl WalkEvent {
+    /// The name of the entry.
+    pub(super) fn name(&self) -> &CStr {
+        match self {
+            Self::Enter { name, .. }
+            | Self::Leave { name }
+            | Self::Entry { name, .. }
+            | Self::Unopened { name, .. } => name,
+        }
+    }
+}
+
 /// The purpose of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {

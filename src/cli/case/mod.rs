@@ -1,19 +1,23 @@
-//! `cofferdam case`: checks Cases.
+//! `cofferdam case`: checks Cases, and runs commands in their Cells.
+
+mod exec;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::failure::{Failure, USAGE};
-use super::stdio::print;
 use crate::case::file::{CaseReport, load_case};
+use crate::cli::failure::{Failure, USAGE};
+use crate::cli::stdio::print;
+use exec::CaseExecCommand;
 
 const EXAMPLES: &str = "\
 Examples:
   cofferdam case validate cases/fix-add
-  cofferdam case validate cases/fix-add/case.yaml";
+  cofferdam case validate cases/fix-add/case.yaml
+  cofferdam case exec cases/fix-add --timeout 10s -- ls -l";
 
-/// Checks Cases.
+/// Checks Cases, and runs commands in their Cells.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
@@ -26,6 +30,8 @@ pub struct CaseCommand {
 enum CaseSubcommand {
     /// Report every error of a case file as JSON, without running anything
     Validate(CaseValidateCommand),
+    /// Run one command over the files of a new Cell
+    Exec(Box<CaseExecCommand>),
 }
 
 /// Prints a report.
@@ -42,6 +48,7 @@ impl CaseCommand {
     pub fn run(self) -> Result<u8, Failure> {
         match self.command {
             CaseSubcommand::Validate(validate) => validate.run(),
+            CaseSubcommand::Exec(exec) => exec.run(),
         }
     }
 }

@@ -1,0 +1,88 @@
+//! The seam: what every executor of a Cell can do.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::error::ExecError;
+use super::request::ExecRequest;
+use super::result::ExecResult;
+use cofferdam_core::Enforced;
+
+/// Which executor a Cell has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CellExecutorKind {
+    /// A sandbox for each command.
+    Sandboxed,
+    /// The host itself.
+    Local,
+    /// A container.
+    Container,
+}
+
+impl CellExecutorKind {
+    /// Its name in results and on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sandboxed => "sandboxed",
+            Self::Local => "local",
+            Self::Container => "container",
+        }
+    }
+}
+
+/// What an executor is, and what it enforces for every command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CellDescription {
+    /// Which executor it is.
+    pub kind: CellExecutorKind,
+    /// Where commands see the sandbox.
+    pub sandbox: PathBuf,
+    /// Where they see the environment.
+    pub env: PathBuf,
+    /// The controls that are enforced, each with its mechanism.
+    pub enforced: Enforced,
+    /// The controls that are not, each as `name: reason`.
+    pub not_enforced: Vec<String>,
+}
+
+/// Runs the commands of one Cell over its files, which last until it is stopped.
+///
+/// What a command does is never an error: it exits, is killed or is out of time. An error means that nothing ran.
+pub trait CellExecutor: Send + Sync + fmt::Debug {
+    /// Makes the files of the Cell.
+    ///
+    /// # Errors
+    /// The Cell was started before, its source cannot be copied, or the executor cannot be had here. Nothing is left.
+    fn start(&self) -> Result<(), ExecError>;
+
+    /// Runs one command to its end on this thread. All that it started is dead when this returns.
+    ///
+    /// # Errors
+    /// Nothing has run.
+    fn run(&self, request: &ExecRequest) -> Result<ExecResult, ExecError>;
+
+    /// Writes a file with those permission bits, and the directories above it that are missing. `path` is relative to
+    /// the sandbox, or absolute in the Cell as commands see it. A link of that name is replaced.
+    ///
+    /// # Errors
+    /// A file that was there is unchanged.
+    fn put(&self, path: &str, content: &[u8], mode: u32) -> Result<(), ExecError>;
+
+    /// Reads a file. Relative links are followed as long as they stay in the Cell.
+    ///
+    /// # Errors
+    /// There is no regular file that its owner may read, or it is too large.
+    fn get(&self, path: &str) -> Result<Vec<u8>, ExecError>;
+
+    /// Removes the files, once the commands that still run have ended. It does nothing if they are removed already.
+    fn stop(&self);
+
+    /// What this executor is.
+    ///
+    /// # Errors
+    /// The Cell is not started, or is stopped.
+    fn describe(&self) -> Result<CellDescription, ExecError>;
+}

@@ -1,0 +1,82 @@
+//! The directory of a local Cell.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use nix::unistd::{getegid, geteuid};
+use uuid::Uuid;
+
+use crate::case::cell::error::ExecError;
+use crate::case::cell::layout::CellLayout;
+use crate::case::cell::source::copy_source;
+use cofferdam_tree::{Owner, remove_tree};
+
+/// The mode of the directory and of those in it.
+const MODE: u32 = 0o700;
+/// HOME of commands, below the temporary directory.
+const HOME: &str = "home";
+
+/// The directory of one Cell, with mode 0700. It is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct CellDirectory {
+    base: File,
+    name: OsString,
+    root: File,
+    layout: CellLayout,
+}
+
+impl CellDirectory {
+    /// Makes one in `base`, with a copy of `source`.
+    pub(super) fn make(base: &Path, source: Option<&Path>) -> Result<Self, ExecError> {
+        let name = OsString::from(format!("cofferdam-cell-{}", Uuid::new_v4().simple()));
+        let create = |path: &Path| DirBuilder::new().mode(MODE).create(path);
+        let opened = || -> io::Result<Self> {
+            let absolute = base.canonicalize()?;
+            let path = absolute.join(&name);
+            let base = File::open(&absolute)?;
+            create(&path)?;
+            let (root, layout) = (File::open(&path)?, CellLayout::on_host(&path));
+            Ok(Self { base, name: name.clone(), root, layout })
+        };
+        let made = opened().map_err(|error| ExecError::failed("make directory", error))?;
+        let layout = made.layout();
+        for directory in [layout.sandbox(), layout.env(), layout.tmp(), &layout.tmp().join(HOME)] {
+            create(directory).map_err(|error| ExecError::failed("make directory", error))?;
+        }
+        if let Some(source) = source {
+            let sandbox = File::open(layout.sandbox());
+            let sandbox = sandbox.map_err(|error| ExecError::failed("open sandbox", error))?;
+            copy_source(source, sandbox.as_fd(), Self::owner())?;
+        }
+        Ok(made)
+    }
+
+    /// Where the files are.
+    pub(super) fn layout(&self) -> &CellLayout {
+        &self.layout
+    }
+
+    /// The directory.
+    pub(super) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// The owner of the files: the caller.
+    pub(super) fn owner() -> Owner {
+        Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() }
+    }
+}
+
+impl Drop for CellDirectory {
+    fn drop(&mut self) {
+        match remove_tree(self.base.as_fd(), &self.name) {
+            Ok(removal) if removal.left == 0 => {}
+            Ok(removal) => log::error!("{} entries of a Cell are left", removal.left),
+            Err(error) => log::error!("remove the files of a Cell: {error}"),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A Cell: the files of one trial, and what runs commands over them. The rest of a trial, provisioning, harnesses
+//! and graders, sees a Cell through [`CellExecutor`] alone.
+
+mod capture;
+mod error;
+mod executor;
+mod files;
+mod layout;
+mod local;
+mod plan;
+mod request;
+mod result;
+mod sandboxed;
+mod source;
+mod stage;
+
+pub use error::{ExecCode, ExecError};
+pub use executor::{CellDescription, CellExecutor, CellExecutorKind};
+pub use files::FILE_BYTES_MAX;
+pub use local::{LocalCell, LocalSettings, serve_step};
+pub use plan::{CellSettings, StepLimits};
+pub use request::{ExecRequest, STDIN_BYTES_MAX, TIMEOUT_DEFAULT};
+pub use result::ExecResult;
+pub use sandboxed::SandboxedCell;

@@ -1,0 +1,157 @@
+//! The executors, the library and the command line.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use cofferdam::case::file::load_case;
+use cofferdam::cases::{
+    CellExecutorKind, CellSettings, ExecRequest, Executor, LocalCell, LocalSettings, SandboxedCell,
+};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_test_support::{Host, host};
+
+pub const EXECUTORS: [CellExecutorKind; 2] = [CellExecutorKind::Sandboxed, CellExecutorKind::Local];
+
+/// A Case with a source, and the place where local Cells are.
+pub struct Scene {
+    place: TempDir,
+    host: Host,
+}
+
+pub fn binary() -> PathBuf {
+    env::var_os("COFFERDAM_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_cofferdam").into()).into()
+}
+
+impl Scene {
+    /// None where sandboxes are impossible.
+    pub fn new() -> Option<Self> {
+        let host = host()?;
+        let place = tempfile::tempdir().unwrap();
+        let source = place.path().join("case/src");
+        for (path, content, mode) in [
+            ("kept.txt", "kept\n", 0o644),
+            ("dir/inner", "inner\n", 0o644),
+            ("plain", "plain\n", 0o644),
+            ("script", "#!/bin/sh\necho \"script $1\"\n", 0o755),
+            ("no-interpreter", "#!/no/such/interpreter\n", 0o755),
+            (".git/config", "", 0o644),
+            ("a.pyc", "", 0o644),
+            ("dir/__pycache__/b", "", 0o644),
+            (".venv/bin/c", "", 0o644),
+            ("dir/node_modules/d/e", "", 0o644),
+        ] {
+            let path = source.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("dir/inner", source.join("link")).unwrap();
+        fs::create_dir(place.path().join("cells")).unwrap();
+        Some(Self { place, host })
+    }
+
+    /// The directory of the Case, whose limits are `limits`.
+    fn case(&self, limits: &str) -> PathBuf {
+        let directory = self.place.path().join("case");
+        let head = "id: a\ntask: {prompt: p}\nmatrix: {harnesses: [nop], models: [m]}\n";
+        let text = format!("{head}source: {{path: src}}\n{limits}\n");
+        fs::write(directory.join("case.yaml"), text).unwrap();
+        directory
+    }
+
+    /// Where the directories of local Cells are.
+    pub fn cells(&self) -> PathBuf {
+        self.place.path().join("cells")
+    }
+
+    pub fn source(&self) -> PathBuf {
+        self.place.path().join("case/src")
+    }
+
+    /// A Cell that is not started.
+    pub fn cell(&self, kind: CellExecutorKind, limits: &str) -> Box<dyn Executor> {
+        let case = load_case(&self.case(limits)).unwrap().case;
+        let (settings, chosen) = CellSettings::of(&case, Some(kind)).unwrap();
+        assert_eq!(chosen, kind);
+        self.cell_of(kind, settings, CancelToken::new().unwrap())
+    }
+
+    pub fn cell_of(
+        &self,
+        kind: CellExecutorKind,
+        cell: CellSettings,
+        cancel: CancelToken,
+    ) -> Box<dyn Executor> {
+        match kind {
+            CellExecutorKind::Local => {
+                let settings = LocalSettings { cell, base: self.cells(), helper: binary() };
+                Box::new(LocalCell::new(settings, cancel))
+            }
+            _ => Box::new(SandboxedCell::new(self.host.backend(), cell, cancel)),
+        }
+    }
+
+    pub fn started(&self, kind: CellExecutorKind, limits: &str) -> Box<dyn Executor> {
+        let cell = self.cell(kind, limits);
+        cell.start().unwrap();
+        cell
+    }
+
+    /// What `case exec --json` prints for `request`.
+    pub fn by_command_line(&self, kind: CellExecutorKind, request: &ExecRequest) -> Value {
+        let mut command = Command::new(binary());
+        command.args(["case", "exec"]).arg(self.case("")).args([
+            "--json",
+            "--executor",
+            kind.word(),
+        ]);
+        command.env("TMPDIR", self.cells()).env("HOST_SECRET", "of the host");
+        if let Some(cwd) = &request.cwd {
+            command.arg("--cwd").arg(cwd);
+        }
+        for (name, value) in &request.env {
+            command.arg("--env").arg(format!("{name}={}", value.as_ref().unwrap()));
+        }
+        command.arg("--timeout").arg(format!("{}ms", request.timeout.as_millis()));
+        if request.shell {
+            command.arg("--shell");
+        }
+        let output = command.arg("--").args(&request.argv).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.is_empty(), "{request:?}: {stderr}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let is_error = answer.get("error").is_some();
+        assert_eq!(is_error, output.status.code() == Some(125), "{answer}: {}", output.status);
+        answer
+    }
+}
+
+/// The result of `request`, or `{"error"}`.
+pub fn by_library(cell: &dyn Executor, request: &ExecRequest) -> Value {
+    match cell.run(request) {
+        Ok(result) => serde_json::to_value(result).unwrap(),
+        Err(error) => json!({ "error": error }),
+    }
+}
+
+/// Processes of this machine whose command line holds `marker`.
+pub fn alive_with(marker: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let is_process = |path: &Path| {
+        path.file_name().unwrap().to_str().is_some_and(|name| name.parse::<u32>().is_ok())
+    };
+    let own = std::process::id().to_string();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| is_process(path) && !path.ends_with(&own))
+        .filter_map(|path| fs::read(path.join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(marker))
+        .collect()
+}
