@@ -38,7 +38,7 @@ fn timed() -> Vec<Row> {
     let late = |text: &str| json!({"outcome": "timed_out", "exit_code": null, "signal": null, "limit": "wall_time", "stdout": {"text": text}});
     let within = |milliseconds: u64| {
         move |request: &mut super::ExecRequest| {
-            request.timeout = Duration::from_millis(milliseconds)
+            request.timeout = Duration::from_millis(milliseconds);
         }
     };
     let sessions = format!("echo part; for i in $(seq 200); do setsid sleep {MARKER} & done; wait");
