@@ -6,32 +6,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::error::ExecError;
+use super::plan::CellExecutorKind;
 use super::request::ExecRequest;
 use super::result::ExecResult;
 use cofferdam_core::Enforced;
-
-/// Which executor a Cell has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CellExecutorKind {
-    /// A sandbox for each command.
-    Sandboxed,
-    /// The host itself.
-    Local,
-    /// A container.
-    Container,
-}
-
-impl CellExecutorKind {
-    /// Its name in results and on the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Sandboxed => "sandboxed",
-            Self::Local => "local",
-            Self::Container => "container",
-        }
-    }
-}
 
 /// What an executor is, and what it enforces for every command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -15,10 +15,10 @@ mod source;
 mod stage;
 
 pub use error::{ExecCode, ExecError};
-pub use executor::{CellDescription, CellExecutor, CellExecutorKind};
+pub use executor::{CellDescription, CellExecutor};
 pub use files::FILE_BYTES_MAX;
 pub use local::{LocalCell, LocalSettings, serve_step};
-pub use plan::{CellSettings, StepLimits};
+pub use plan::{CellExecutorKind, CellSettings, StepLimits};
 pub use request::{ExecRequest, STDIN_BYTES_MAX, TIMEOUT_DEFAULT};
 pub use result::ExecResult;
 pub use sandboxed::SandboxedCell;

@@ -3,9 +3,33 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::error::{ExecCode, ExecError};
-use super::executor::CellExecutorKind;
 use crate::case::file::{Case, CaseLimits, SourceIsolation, SourceOrigin};
+
+/// Which executor a Cell has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CellExecutorKind {
+    /// A sandbox for each command.
+    Sandboxed,
+    /// The host itself.
+    Local,
+    /// A container.
+    Container,
+}
+
+impl CellExecutorKind {
+    /// Its name in results and on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sandboxed => "sandboxed",
+            Self::Local => "local",
+            Self::Container => "container",
+        }
+    }
+}
 
 /// What a Cell is made of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::executor::CellExecutorKind;
+use super::plan::CellExecutorKind;
 use super::request::ExecRequest;
 use cofferdam_core::job::StreamRecord;
 use cofferdam_core::{LimitKind, Outcome};

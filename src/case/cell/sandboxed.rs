@@ -12,10 +12,10 @@ use nix::unistd::{Gid, Uid, fchownat};
 
 use super::capture::StepOutput;
 use super::error::{ExecCode, ExecError};
-use super::executor::{CellDescription, CellExecutor, CellExecutorKind};
+use super::executor::{CellDescription, CellExecutor};
 use super::files::CellFiles;
 use super::layout::CellLayout;
-use super::plan::{CellSettings, StepLimits};
+use super::plan::{CellExecutorKind, CellSettings, StepLimits};
 use super::request::{CellStep, ExecRequest};
 use super::result::{ExecResult, StepControls, StepUsage};
 use super::source::{SOURCE_LIMITS, copy_source};
