@@ -3,7 +3,7 @@
 //! Most use it as a program, `cofferdam`. As a library it runs agents' jobs, see [`jobs`], and has workspaces
 //! for their programs and code, see [`engine`].
 //!
-//! `egress` < `config`, `policy` and `store` < `executor` < `check`, `job`, `evaluation`, `case` and `workspace` < `telemetry` < `http` and `cli`:
+//! `egress` < `config`, `policy` and `store` < `executor` < `check`, `job`, `evaluation` and `workspace` < `case` < `telemetry` < `http` and `cli`:
 //! a folder imports from those before it only (`tests/layers.rs`). `engine` is the library over `workspace`.
 
 #![forbid(unsafe_code)]
@@ -32,7 +32,7 @@ pub mod cases {
     pub use crate::case::cell::{
         CellDescription, CellExecutor as Executor, CellExecutorKind, CellSettings, ExecCode,
         ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, LocalCell, LocalSettings,
-        SandboxedCell, StepLimits,
+        SandboxedCell, StepAccess, StepLimits,
     };
 }
 

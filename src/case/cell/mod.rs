@@ -19,6 +19,6 @@ pub use executor::{CellDescription, CellExecutor};
 pub use files::FILE_BYTES_MAX;
 pub use local::{LocalCell, LocalSettings, serve_step};
 pub use plan::{CellExecutorKind, CellSettings, StepLimits};
-pub use request::{ExecRequest, STDIN_BYTES_MAX, TIMEOUT_DEFAULT};
+pub use request::{ExecRequest, STDIN_BYTES_MAX, StepAccess, TIMEOUT_DEFAULT};
 pub use result::ExecResult;
 pub use sandboxed::SandboxedCell;

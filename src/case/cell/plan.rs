@@ -36,6 +36,8 @@ impl CellExecutorKind {
 pub struct CellSettings {
     /// The directory that is copied into the sandbox, if any.
     pub source: Option<PathBuf>,
+    /// The copy of the Case's directory that provisioning and setup see, if any.
+    pub case_dir: Option<PathBuf>,
     /// What each command may use.
     pub limits: StepLimits,
 }
@@ -115,7 +117,7 @@ impl CellSettings {
                 (None, _) => None,
             },
         };
-        Ok((Self { source, limits: StepLimits::of(&case.limits) }, kind))
+        Ok((Self { source, case_dir: None, limits: StepLimits::of(&case.limits) }, kind))
     }
 }
 

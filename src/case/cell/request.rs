@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::error::{ExecCode, ExecError};
 use super::layout::CellLayout;
+use crate::egress::EgressGrant;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 
 /// How long a command may run that names no time.
@@ -18,7 +19,7 @@ const WORD_BYTES_MAX: usize = (128 << 10) - 1;
 const WORDS_BYTES_MAX: usize = 1 << 20;
 
 /// A command.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ExecRequest {
     /// The program and its arguments, each as it is.
     pub argv: Vec<String>,
@@ -32,6 +33,17 @@ pub struct ExecRequest {
     pub shell: bool,
     /// Its standard input, at most [`STDIN_BYTES_MAX`].
     pub stdin: Vec<u8>,
+    /// What it sees and reaches besides the Cell.
+    pub access: StepAccess,
+}
+
+/// What a command sees and reaches besides its Cell: nothing, if not said otherwise.
+#[derive(Debug, Clone, Default)]
+pub struct StepAccess {
+    /// Whether it sees the directory of the Case, read-only; `CASE_DIR` says where.
+    pub shows_case: bool,
+    /// What it may reach. Its variables are added to those of the request.
+    pub egress: Option<EgressGrant>,
 }
 
 /// A valid request.
@@ -55,6 +67,7 @@ impl ExecRequest {
             timeout: TIMEOUT_DEFAULT,
             shell: false,
             stdin: Vec::new(),
+            access: StepAccess::default(),
         }
     }
 
