@@ -30,9 +30,9 @@ pub mod cases {
     //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place.
 
     pub use crate::case::cell::{
-        CellDescription, CellExecutor as Executor, CellExecutorKind, CellSettings, ExecCode,
-        ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, LocalCell, LocalSettings,
-        SandboxedCell, StepAccess, StepLimits,
+        AgentDifference, CellBase, CellDescription, CellExecutor as Executor, CellExecutorKind,
+        CellSettings, CellTrees, DifferenceRules, ExecCode, ExecError, ExecRequest, ExecResult,
+        FILE_BYTES_MAX, LocalCell, LocalSettings, SandboxedCell, StepAccess, StepLimits, TrialCell,
     };
 }
 

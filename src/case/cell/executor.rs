@@ -9,7 +9,10 @@ use super::error::ExecError;
 use super::plan::CellExecutorKind;
 use super::request::ExecRequest;
 use super::result::ExecResult;
+use crate::evaluation::patch::{PatchError, WrittenPatch};
+use crate::evaluation::result::OmittedPath;
 use cofferdam_core::Enforced;
+use cofferdam_core::values::deadline::Deadline;
 
 /// What an executor is, and what it enforces for every command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,6 +27,60 @@ pub struct CellDescription {
     pub enforced: Enforced,
     /// The controls that are not, each as `name: reason`.
     pub not_enforced: Vec<String>,
+}
+
+/// What of an agent's difference graders do not get, and how long it may be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DifferenceRules {
+    /// Patterns of files that are restored besides those that always decide how tests run.
+    pub protect: Vec<String>,
+    /// Patterns of files that are not restored.
+    pub unprotect: Vec<String>,
+    /// Files that the oracle's patch changes, which are not restored.
+    pub solution: Vec<String>,
+    /// Patterns of files that are restored in any case: reports, and places of hidden files.
+    pub always: Vec<String>,
+    /// The longest patch, bytes.
+    pub patch_bytes_max: u64,
+}
+
+/// What an agent did to the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentDifference {
+    /// As a patch in git's format.
+    pub patch: WrittenPatch,
+    /// What the patch cannot have.
+    pub omitted: Vec<OmittedPath>,
+    /// What graders get as the agent got it.
+    pub protected: Vec<String>,
+}
+
+/// A Cell in which an agent can be tried and its work graded.
+pub trait TrialCell: CellExecutor {
+    /// The same Cell, seen as an executor.
+    fn as_executor(&self) -> &dyn CellExecutor;
+
+    /// Keeps the files as they are now: what the agent gets.
+    ///
+    /// # Errors
+    /// As [`CellExecutor::run`]. The Cell is stopped then.
+    fn checkpoint(&self) -> Result<(), ExecError>;
+
+    /// Compares what the agent left with the checkpoint. No command runs in this Cell afterwards.
+    ///
+    /// # Errors
+    /// The difference is too long, cannot be made, or there is no checkpoint.
+    fn difference(
+        &self,
+        rules: &DifferenceRules,
+        deadline: Deadline,
+    ) -> Result<AgentDifference, PatchError>;
+
+    /// A started Cell for one grader: the files of the checkpoint with the agent's difference.
+    ///
+    /// # Errors
+    /// There is no difference yet, or the executor failed.
+    fn grader_cell(&self) -> Result<Box<dyn CellExecutor + '_>, ExecError>;
 }
 
 /// Runs the commands of one Cell over its files, which last until it is stopped.

@@ -52,11 +52,6 @@ impl CellLayout {
         &self.seen[2]
     }
 
-    /// The names of the directories below the root, the sandbox first.
-    pub(super) fn names(&self) -> [&'static str; 3] {
-        self.names
-    }
-
     /// The place that `path` names: relative to the sandbox, or absolute as commands see it. `..` is resolved
     /// lexically. `None` if it is not in the Cell.
     pub(super) fn locate(&self, path: &str) -> Option<CellPlace> {

@@ -15,10 +15,10 @@ mod source;
 mod stage;
 
 pub use error::{ExecCode, ExecError};
-pub use executor::{CellDescription, CellExecutor};
+pub use executor::{AgentDifference, CellDescription, CellExecutor, DifferenceRules, TrialCell};
 pub use files::FILE_BYTES_MAX;
 pub use local::{LocalCell, LocalSettings, serve_step};
 pub use plan::{CellExecutorKind, CellSettings, StepLimits};
 pub use request::{ExecRequest, STDIN_BYTES_MAX, StepAccess, TIMEOUT_DEFAULT};
 pub use result::ExecResult;
-pub use sandboxed::SandboxedCell;
+pub use sandboxed::{CellBase, CellTrees, SandboxedCell};

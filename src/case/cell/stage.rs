@@ -42,8 +42,29 @@ impl<F> CellStage<F> {
         act: impl FnOnce(&F) -> Result<T, ExecError>,
     ) -> Result<T, ExecError> {
         match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-            Stage::New => Err(ExecError::new(ExecCode::NotStarted, "the Cell is not started")),
+            Stage::New => Err(not_started()),
             Stage::Started(files) => act(files),
+            Stage::Stopped => Err(stopped()),
+        }
+    }
+
+    /// Puts what `change` makes of the files in their place, once the other calls have returned. If it fails, the Cell
+    /// is stopped.
+    pub(super) fn change<T>(
+        &self,
+        change: impl FnOnce(F) -> Result<(F, T), ExecError>,
+    ) -> Result<T, ExecError> {
+        let mut stage = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *stage, Stage::Stopped) {
+            Stage::New => {
+                *stage = Stage::New;
+                Err(not_started())
+            }
+            Stage::Started(files) => {
+                let (files, value) = change(files)?;
+                *stage = Stage::Started(files);
+                Ok(value)
+            }
             Stage::Stopped => Err(stopped()),
         }
     }
@@ -53,6 +74,10 @@ impl<F> CellStage<F> {
         let mut stage = self.0.write().unwrap_or_else(PoisonError::into_inner);
         *stage = Stage::Stopped;
     }
+}
+
+fn not_started() -> ExecError {
+    ExecError::new(ExecCode::NotStarted, "the Cell is not started")
 }
 
 fn stopped() -> ExecError {
@@ -74,10 +99,17 @@ mod tests {
         stage.start(|| Ok(7)).unwrap();
         assert_eq!(stage.start(|| Ok(8)).unwrap_err().code, ExecCode::BackendFailed);
         assert_eq!(code(&stage), Ok(7));
+        assert_eq!(stage.change(|file| Ok((file + 1, file))), Ok(7));
+        assert_eq!(code(&stage), Ok(8));
         for _ in 0..2 {
             stage.stop();
             assert_eq!(code(&stage), Err(ExecCode::Stopped));
         }
         assert_eq!(stage.start(|| Ok(9)).unwrap_err().code, ExecCode::Stopped);
+        let stage = CellStage::default();
+        assert_eq!(stage.change(|file: u8| Ok((file, ()))).unwrap_err().code, ExecCode::NotStarted);
+        stage.start(|| Ok(7)).unwrap();
+        assert!(stage.change(|_| Err::<(u8, ()), _>(ExecError::failed("freeze", "no"))).is_err());
+        assert_eq!(code(&stage), Err(ExecCode::Stopped));
     }
 }

@@ -45,6 +45,7 @@ const BUILT_IN: [&str; 24] = [
 /// What is restored from the base.
 #[derive(Debug)]
 pub struct RestoreRules {
+    always: GlobSet,
     built_in: GlobSet,
     restore: GlobSet,
     keep: GlobSet,
@@ -75,6 +76,7 @@ impl RestoreRules {
     /// The pattern that cannot be parsed.
     pub fn new(verify: &VerifyRules, solution: &[String]) -> Result<Self, String> {
         Ok(Self {
+            always: GlobSet::empty(),
             built_in: globs(BUILT_IN)?,
             restore: globs(verify.restore.iter().map(String::as_str))?,
             keep: globs(verify.keep.iter().map(String::as_str))?,
@@ -82,11 +84,22 @@ impl RestoreRules {
         })
     }
 
+    /// These rules, which restore whatever matches `patterns` even if the task or its solution would keep it.
+    ///
+    /// # Errors
+    /// The pattern that cannot be parsed.
+    pub fn always(self, patterns: &[String]) -> Result<Self, String> {
+        Ok(Self { always: globs(patterns.iter().map(String::as_str))?, ..self })
+    }
+
     fn restores(&self, path: &[u8], is_ignored: bool) -> bool {
         let is = |set: &GlobSet| {
             let matches = |path: &[u8]| set.is_match(Path::new(OsStr::from_bytes(path)));
             matches(path) || ancestors(path).any(matches)
         };
+        if is(&self.always) {
+            return true;
+        }
         if is(&self.keep) {
             return false;
         }
@@ -255,6 +268,17 @@ mod tests {
         ] {
             let names = withheld(&[(path, CHANGED)], &verify, solution);
             assert_eq!(!names.is_empty(), is_withheld, "{path} {solution:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_always_restored_is_so_even_if_the_solution_changes_it() {
+        let verify = VerifyRules { keep: vec!["**".to_owned()], ..VerifyRules::default() };
+        let rules = RestoreRules::new(&verify, &["report.xml".to_owned()]).unwrap();
+        let rules = rules.always(&["report*.xml".to_owned()]).unwrap();
+        for (path, is_restored) in [("report.xml", true), ("report-1.xml", true), ("a.xml", false)]
+        {
+            assert_eq!(rules.restores(path.as_bytes(), false), is_restored, "{path}");
         }
     }
 

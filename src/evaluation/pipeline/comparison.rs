@@ -1,20 +1,16 @@
 //! The comparison of what the agent left with the base, and the files that tests get.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::Duration;
 
-use super::settings::PipelineSettings;
+use crate::evaluation::bounds::PhaseBounds;
 use crate::evaluation::cache::is_raised;
 use crate::evaluation::patch::{
     ComparedTrees, GitPhase, PatchError, RestoreRules, Restored, TreeChanges, TreeWriter,
     WrittenPatch, apply_changes, compare, ignored_paths, read_beneath, withhold, write_patch,
 };
 use crate::evaluation::result::OmittedPath;
-use crate::evaluation::task::Task;
 use crate::evaluation::trees::{FrozenFiles, PhaseTree, WORKSPACE};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::weakened::{self, Wall};
@@ -43,29 +39,37 @@ pub struct ComparedWork {
     pub graded: FrozenFiles,
 }
 
-/// Compares what an agent left with the base.
+/// Compares what an agent left with its base.
 #[derive(Debug)]
 pub struct Comparison<'a> {
-    /// What holds for every evaluation.
-    pub settings: &'a PipelineSettings,
-    /// The task, with the directory of its files.
-    pub task: (&'a Task, &'a Path),
+    /// What each sandbox with git may use.
+    pub bounds: PhaseBounds,
+    /// Bytes that may be written besides the base.
+    pub disk_bytes_max: u64,
+    /// The longest patch, bytes.
+    pub patch_bytes_max: u64,
     /// Where sandboxes see the repository.
     pub place: &'a WorkspacePath,
     /// What the agent got.
     pub base: &'a FrozenFiles,
     /// Ends it.
     pub watch: &'a Watch,
-    /// When the evaluation has to be over.
+    /// When it has to be over. It takes a minute at most.
     pub deadline: Deadline,
 }
 
 impl Comparison<'_> {
-    /// Compares `left`, the agent's tree, with the base.
+    /// Compares `left`, the agent's tree, with the base, but for what `rules` restore. `add` writes what tests get
+    /// besides.
     ///
     /// # Errors
     /// The patch is too long or cannot be made, or a sandbox failed.
-    pub fn run(&self, left: &FrozenFiles) -> Result<ComparedWork, PatchError> {
+    pub fn run(
+        &self,
+        left: &FrozenFiles,
+        rules: &RestoreRules,
+        add: impl Fn(&TreeWriter<'_>) -> Result<(), SetupFailure>,
+    ) -> Result<ComparedWork, PatchError> {
         let deadline = Deadline::after(COMPARISON_TIME.min(self.deadline.remaining()));
         let is_over = || is_raised(&self.watch.cancel) || self.deadline.passed();
         let stop = StopCheck(&is_over);
@@ -75,84 +79,65 @@ impl Comparison<'_> {
         let git = GitPhase {
             tree: &scratch,
             place: self.place,
-            bounds: self.settings.bounds,
+            bounds: self.bounds,
             watch: self.watch,
             deadline,
         };
         let ignored = ignored_paths(&git, &asked(&changes))?;
         changes.files.retain(|path, change| change.before.is_some() || !ignored.contains(path));
-        let patch = write_patch(&git, &views.trees, &changes, self.patch_bytes_max())?;
-        let restored = self.restored(&views.trees, &changes, &ignored, stop)?;
-        let graded = self.graded((&views.trees, left), &changes, &restored, stop)?;
+        let patch = write_patch(&git, &views.trees, &changes, self.patch_bytes_max)?;
+        let restored = restored(&views.trees, &changes, rules, &ignored, stop)?;
+        let graded = self.graded((&views.trees, left), &changes, &restored, stop, add)?;
         let withheld = restored.names();
         Ok(ComparedWork { patch, omitted: changes.omitted, withheld, graded })
     }
 
-    fn restored(
-        &self,
-        trees: &ComparedTrees,
-        changes: &TreeChanges,
-        ignored: &BTreeSet<Vec<u8>>,
-        stop: StopCheck<'_>,
-    ) -> Result<Restored, PatchError> {
-        if weakened::lacks(Wall::Restored) {
-            return Ok(Restored::default());
-        }
-        let task = self.task.0;
-        let rules = RestoreRules::new(&task.verify, &task.solution_paths)
-            .map_err(|words| SetupFailure::from_words("verify", words))?;
-        let withheld = withhold(changes, &rules, ignored, stop, |path| {
-            let read = |root: &OwnedFd| read_beneath(root.as_fd(), path, SETTINGS_BYTES_MAX);
-            (read(&trees.base), read(&trees.left))
-        });
-        withheld.ok_or(PatchError::Cancelled)
-    }
-
-    /// The files that tests get: the base, the agent's changes, and the task's files of `tests/`.
+    /// The files that tests get: the base, the agent's changes, and what is added.
     fn graded(
         &self,
         (trees, left): (&ComparedTrees, &FrozenFiles),
         changes: &TreeChanges,
         restored: &Restored,
         stop: StopCheck<'_>,
+        add: impl Fn(&TreeWriter<'_>) -> Result<(), SetupFailure>,
     ) -> Result<FrozenFiles, SetupFailure> {
         let tree = match weakened::lacks(Wall::Compared) {
-            true => left.fork(room(self.settings.disk_bytes_max))?,
+            true => left.fork(room(self.disk_bytes_max))?,
             false => self.fork()?,
         };
         let repository = tree.open_directory(WORKSPACE)?;
         let writer = TreeWriter::new(repository.as_fd(), tree.owner(), stop);
         if weakened::lacks(Wall::Replaced) {
-            self.write_tests(&writer)?;
+            add(&writer)?;
             apply_changes(&writer, trees, changes, restored)?;
         } else {
             apply_changes(&writer, trees, changes, restored)?;
-            self.write_tests(&writer)?;
+            add(&writer)?;
         }
         drop(repository);
         tree.freeze(stop)
     }
 
-    /// Writes the files of `tests/` that go into the repository, whatever stands at their places.
-    fn write_tests(&self, writer: &TreeWriter<'_>) -> Result<(), SetupFailure> {
-        let (task, root) = self.task;
-        for path in &task.test_files {
-            let source = root.join("tests").join(path);
-            let opened = File::open(&source).and_then(|file| Ok((is_executable(&file)?, file)));
-            let (is_executable, file) =
-                opened.map_err(|error| SetupFailure::from_io("open test file", &error))?;
-            writer.write_file(path.as_os_str().as_bytes(), file, is_executable)?;
-        }
-        Ok(())
-    }
-
-    fn patch_bytes_max(&self) -> u64 {
-        if weakened::lacks(Wall::Bounded) { u64::MAX } else { self.settings.patch_bytes_max }
-    }
-
     fn fork(&self) -> Result<PhaseTree, SetupFailure> {
-        self.base.fork(room(self.settings.disk_bytes_max))
+        self.base.fork(room(self.disk_bytes_max))
     }
+}
+
+fn restored(
+    trees: &ComparedTrees,
+    changes: &TreeChanges,
+    rules: &RestoreRules,
+    ignored: &BTreeSet<Vec<u8>>,
+    stop: StopCheck<'_>,
+) -> Result<Restored, PatchError> {
+    if weakened::lacks(Wall::Restored) {
+        return Ok(Restored::default());
+    }
+    let withheld = withhold(changes, rules, ignored, stop, |path| {
+        let read = |root: &OwnedFd| read_beneath(root.as_fd(), path, SETTINGS_BYTES_MAX);
+        (read(&trees.base), read(&trees.left))
+    });
+    withheld.ok_or(PatchError::Cancelled)
 }
 
 /// Room for that many bytes, in files of a usual size.
@@ -164,11 +149,6 @@ pub fn room(bytes: u64) -> DiskSpace {
 fn asked(changes: &TreeChanges) -> Vec<&[u8]> {
     let is_link = |path: &[u8]| changes.replaces_link(path);
     changes.files.keys().map(Vec::as_slice).filter(|path| !is_link(path)).collect()
-}
-
-fn is_executable(file: &File) -> std::io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt;
-    Ok(file.metadata()?.permissions().mode() & 0o111 != 0)
 }
 
 /// The trees, and the views that show them.

@@ -16,6 +16,7 @@ mod steps;
 
 pub use agent::AgentPrograms;
 pub use call::EvaluationCall;
+pub use comparison::{ComparedWork, Comparison, room};
 pub use evaluate::Pipeline;
 pub use progress::EvaluationObserver;
 pub use settings::{PipelineParts, PipelineSettings};

@@ -6,6 +6,6 @@ mod roots;
 pub mod session_base;
 
 pub use phase_tree::{
-    AGENT, DEPS, DEPS_PATH, EvaluationTrees, FrozenFiles, LOGS, PhaseTree, TMP, WORKSPACE,
+    AGENT, EvaluationTrees, FrozenFiles, LOGS, PhaseTree, ShownDirectory, TMP, WORKSPACE,
 };
 pub use roots::{EvaluationRoot, EvaluationRoots, RootError, RootOpener};

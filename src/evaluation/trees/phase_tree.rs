@@ -28,10 +28,8 @@ use cofferdam_tree::{Owner, StopCheck};
 pub const WORKSPACE: &str = "workspace";
 /// The directory that they show at `/tmp`.
 pub const TMP: &str = "tmp";
-/// The directory that they show at [`DEPS_PATH`].
-pub const DEPS: &str = "deps";
-/// Where sandboxes see what is installed.
-pub const DEPS_PATH: &str = "/deps";
+/// Where the sandboxes of evaluations see what is installed.
+const DEPS: ShownDirectory = ShownDirectory { name: "deps", path: "/deps" };
 /// The directory that the sandboxes of tests which write a reward show at [`LOGS_PATH`].
 pub const LOGS: &str = "logs";
 /// Where they see it.
@@ -46,7 +44,16 @@ const AGENT_VENV: (&str, &str) = ("agent/venv", "/agent/venv");
 const OWN_BYTES_MAX: u64 = 64 << 20;
 const OWN_INODES_MAX: u64 = 16_384;
 
-/// Makes the file systems of evaluations. Clones are the same one.
+/// A directory of a file system that all its sandboxes show, besides [`WORKSPACE`] and [`TMP`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShownDirectory {
+    /// Its name below the root.
+    pub name: &'static str,
+    /// Where sandboxes see it.
+    pub path: &'static str,
+}
+
+/// Makes the file systems of phases. Clones are the same one.
 #[derive(Debug, Clone)]
 pub struct EvaluationTrees(Arc<TreeMakers>);
 
@@ -54,17 +61,18 @@ struct TreeMakers {
     layers: LayerHost,
     storage: Storage,
     executor: Arc<SandboxExecutor>,
+    installed: ShownDirectory,
 }
 
-/// A file system with the directories [`WORKSPACE`], [`TMP`] and [`DEPS`], whose sandboxes have a host id
-/// of their own.
+/// A file system with the directories [`WORKSPACE`], [`TMP`] and one for what is installed, whose sandboxes have a
+/// host id of their own.
 #[derive(Debug)]
 pub struct PhaseTree {
     // Dropped before the id, which the next one may have.
     fs: WorkspaceFs,
     host_id: Arc<AcquiredId>,
     makers: EvaluationTrees,
-    /// Directories besides [`DEPS`], and where sandboxes see them.
+    /// More directories, and where sandboxes see them.
     others: Vec<(&'static str, &'static str)>,
     /// What was installed for the agent whose tree this is.
     tools: Option<FrozenView>,
@@ -80,11 +88,23 @@ pub struct FrozenFiles {
 }
 
 impl EvaluationTrees {
-    /// File systems on disk, in images in the directory `images`, or in memory without one.
+    /// File systems of evaluations: on disk, in images in the directory `images`, or in memory without one.
     ///
     /// # Errors
     /// The host cannot have such file systems.
     pub fn open(
+        executor: Arc<SandboxExecutor>,
+        images: Option<&Path>,
+    ) -> Result<Self, SetupFailure> {
+        Self::open_showing(DEPS, executor, images)
+    }
+
+    /// The same for other phases, whose sandboxes see `installed`.
+    ///
+    /// # Errors
+    /// As [`EvaluationTrees::open`].
+    pub fn open_showing(
+        installed: ShownDirectory,
         executor: Arc<SandboxExecutor>,
         images: Option<&Path>,
     ) -> Result<Self, SetupFailure> {
@@ -96,7 +116,7 @@ impl EvaluationTrees {
             layers.images().map_err(|reason| SetupFailure::from_words("images", reason))?;
             storage = Storage::Disk;
         }
-        Ok(Self(Arc::new(TreeMakers { layers, storage, executor })))
+        Ok(Self(Arc::new(TreeMakers { layers, storage, executor, installed })))
     }
 
     /// Where files are.
@@ -114,11 +134,11 @@ impl EvaluationTrees {
     /// # Errors
     /// A step of making it failed.
     pub fn create(&self, room: DiskSpace) -> Result<PhaseTree, SetupFailure> {
-        let TreeMakers { layers, storage, executor } = &*self.0;
+        let TreeMakers { layers, storage, executor, installed } = &*self.0;
         let host_id = Arc::new(executor.acquire_host_id()?);
         let fs = layers.create(room, *storage, host_id.id()).map_err(failure)?;
         let tree = PhaseTree { fs, host_id, makers: self.clone(), others: Vec::new(), tools: None };
-        tree.make_directory(DEPS)?;
+        tree.make_directory(installed.name)?;
         Ok(tree)
     }
 }
@@ -141,6 +161,16 @@ impl PhaseTree {
     /// The kernel does not tell.
     pub fn usage(&self) -> Result<DiskUsage, SetupFailure> {
         self.fs.usage().map_err(failure)
+    }
+
+    /// Lets programs use `room` besides what is used now.
+    ///
+    /// # Errors
+    /// The kernel refused it.
+    pub fn limit(&mut self, room: DiskSpace) -> Result<(), SetupFailure> {
+        let DiskUsage { used_bytes, used_inodes, .. } = self.usage()?;
+        let used = DiskSpace { bytes: used_bytes, inodes: used_inodes };
+        self.fs.set_limit(used.plus(room)).map_err(failure)
     }
 
     /// Makes the empty directory `/logs` with `directory` in it for the sandboxes of this tree.
@@ -183,9 +213,10 @@ impl PhaseTree {
     /// # Errors
     /// The kernel refused a step.
     pub fn mounts(&self, place: &WorkspacePath) -> Result<MountedWorkspace, SetupFailure> {
-        let (WorkspaceMounts { workspace, tmp }, deps) =
-            self.fs.mounts_with(DEPS).map_err(failure)?;
-        let mut others = vec![MountedDirectory { mount: deps, target: DEPS_PATH.into() }];
+        let ShownDirectory { name, path } = self.makers.0.installed;
+        let (WorkspaceMounts { workspace, tmp }, mount) =
+            self.fs.mounts_with(name).map_err(failure)?;
+        let mut others = vec![MountedDirectory { mount, target: path.into() }];
         for (name, target) in &self.others {
             let mount = self.fs.mount_of(name).map_err(failure)?;
             others.push(MountedDirectory { mount, target: target.into() });
@@ -286,7 +317,7 @@ impl FrozenFiles {
     /// # Errors
     /// A step of making it failed.
     pub fn fork(&self, room: DiskSpace) -> Result<PhaseTree, SetupFailure> {
-        let TreeMakers { layers, storage, executor } = &*self.makers.0;
+        let TreeMakers { layers, storage, executor, .. } = &*self.makers.0;
         let host_id = match self.chain.bound_to() {
             Some(_) => Arc::clone(&self.host_id),
             None => Arc::new(executor.acquire_host_id()?),

@@ -1,5 +1,7 @@
 //! The step `running_tests`: what was changed is compared, and tested.
 
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use base64::Engine;
@@ -7,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::evaluating::{Evaluating, SteppedValue, sandbox_failed};
 use super::open::OpenTask;
+use crate::evaluation::patch::{RestoreRules, TreeWriter};
 use crate::evaluation::pipeline::comparison::{ComparedWork, Comparison};
 use crate::evaluation::pipeline::ending::EarlyEnd;
 use crate::evaluation::pipeline::grading::{EndedTest, TestPhase, block};
@@ -52,15 +55,25 @@ impl Evaluating<'_> {
         base: &FrozenFiles,
         left: Option<&FrozenFiles>,
     ) -> Result<FrozenFiles, EarlyEnd> {
+        let patch_bytes_max = self.settings.patch_bytes_max;
         let comparison = Comparison {
-            settings: self.settings,
-            task: (&open.task, &open.root),
+            bounds: self.settings.bounds,
+            disk_bytes_max: self.settings.disk_bytes_max,
+            patch_bytes_max: if weakened::lacks(Wall::Bounded) {
+                u64::MAX
+            } else {
+                patch_bytes_max
+            },
             place: &open.place,
             base,
             watch: self.watch,
             deadline: self.deadline,
         };
-        let compared = comparison.run(left.unwrap_or(base));
+        let rules = RestoreRules::new(&open.task.verify, &open.task.solution_paths)
+            .map_err(|words| SetupFailure::from_words("verify", words))
+            .map_err(sandbox_failed(STEP))?;
+        let compared =
+            comparison.run(left.unwrap_or(base), &rules, |writer| write_tests(open, writer));
         let compared = compared.map_err(|error| EarlyEnd::of_patch(STEP, &error))?;
         let ComparedWork { patch, omitted, withheld, graded } = compared;
         let bytes = patch.bytes.len() as u64;
@@ -118,6 +131,23 @@ impl Evaluating<'_> {
         }
         Ok(())
     }
+}
+
+/// Writes the files of `tests/` that go into the repository, whatever stands at their places.
+fn write_tests(open: &OpenTask, writer: &TreeWriter<'_>) -> Result<(), SetupFailure> {
+    for path in &open.task.test_files {
+        let source = open.root.join("tests").join(path);
+        let opened = File::open(&source).and_then(|file| Ok((is_executable(&file)?, file)));
+        let (is_executable, file) =
+            opened.map_err(|error| SetupFailure::from_io("open test file", &error))?;
+        writer.write_file(path.as_os_str().as_bytes(), file, is_executable)?;
+    }
+    Ok(())
+}
+
+fn is_executable(file: &File) -> std::io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(file.metadata()?.permissions().mode() & 0o111 != 0)
 }
 
 fn stage_tests(open: &OpenTask, stop: StopCheck<'_>) -> Result<(), SetupFailure> {

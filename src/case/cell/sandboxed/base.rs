@@ -1,0 +1,99 @@
+//! Files that Cells begin with: frozen once, shared by all of them.
+
+use std::sync::Arc;
+
+use crate::case::cell::error::{ExecCode, ExecError};
+use crate::case::cell::plan::{CellExecutorKind, FILES_TIMEOUT, StepLimits};
+use crate::case::cell::source::{SOURCE_LIMITS, copy_source};
+use crate::evaluation::trees::{
+    EvaluationTrees, FrozenFiles, PhaseTree, ShownDirectory, WORKSPACE,
+};
+use crate::executor::SandboxExecutor;
+use cofferdam_core::SetupFailure;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_sandbox::engine::DiskSpace;
+use cofferdam_tree::StopCheck;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// The directory of the environment, below the root and in sandboxes.
+const ENV: ShownDirectory = ShownDirectory { name: "env", path: "/env" };
+/// Files that the commands of a Cell may make.
+const INODES_MAX: u64 = 1_000_000;
+/// The least disk that a file system can have, bytes.
+const DISK_BYTES_MIN: u64 = 64 << 10;
+
+/// Makes the files of Cells whose commands run in sandboxes. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct CellTrees(EvaluationTrees);
+
+/// Files that Cells begin with. Clones are the same ones.
+#[derive(Debug, Clone)]
+pub struct CellBase(pub(super) FrozenFiles);
+
+impl CellTrees {
+    /// Files on disk, in images in the directory `images`, or in memory without one.
+    ///
+    /// # Errors
+    /// The host cannot have such files.
+    pub fn open(executor: Arc<SandboxExecutor>, images: Option<&Path>) -> Result<Self, ExecError> {
+        EvaluationTrees::open_showing(ENV, executor, images).map(Self).map_err(|failure| {
+            let kind = CellExecutorKind::Sandboxed.word();
+            ExecError::new(ExecCode::BackendUnavailable, format!("{kind}: {failure}"))
+        })
+    }
+
+    /// What runs the commands.
+    pub fn executor(&self) -> &Arc<SandboxExecutor> {
+        self.0.executor()
+    }
+
+    /// An empty Cell's files, or those with a copy of `source`. Commands may use what `limits` say besides.
+    pub(super) fn make(
+        &self,
+        source: Option<&Path>,
+        limits: &StepLimits,
+    ) -> Result<PhaseTree, ExecError> {
+        let own = own_room(limits);
+        let Some(source) = source else {
+            return self.0.create(own).map_err(|failure| failed("make files", &failure));
+        };
+        let room = DiskSpace { bytes: SOURCE_LIMITS.bytes_max, inodes: SOURCE_LIMITS.entries_max };
+        let tree = self.0.create(own.plus(room));
+        let mut tree = tree.map_err(|failure| failed("make files", &failure))?;
+        let sandbox = tree.open_directory(WORKSPACE);
+        let sandbox = sandbox.map_err(|failure| failed("open /workspace", &failure))?;
+        copy_source(source, sandbox.as_fd(), tree.owner())?;
+        drop(sandbox);
+        tree.limit(own).map_err(|failure| failed("limit files", &failure))?;
+        Ok(tree)
+    }
+}
+
+impl CellBase {
+    /// The files of one Cell, which begins with these.
+    pub(super) fn fork(&self, limits: &StepLimits) -> Result<PhaseTree, ExecError> {
+        self.0.fork(own_room(limits)).map_err(|failure| failed("fork files", &failure))
+    }
+
+    /// These files.
+    pub fn files(&self) -> &FrozenFiles {
+        &self.0
+    }
+}
+
+/// Freezes `tree`, in which nothing runs.
+pub(super) fn freeze(tree: PhaseTree) -> Result<CellBase, ExecError> {
+    let deadline = Deadline::after(FILES_TIMEOUT);
+    let frozen = tree.freeze(StopCheck(&|| deadline.passed()));
+    frozen.map(CellBase).map_err(|failure| failed("freeze files", &failure))
+}
+
+/// What the commands of a Cell may use on its disk.
+fn own_room(limits: &StepLimits) -> DiskSpace {
+    DiskSpace { bytes: limits.disk_bytes_max.max(DISK_BYTES_MIN), inodes: INODES_MAX }
+}
+
+fn failed(step: &'static str, failure: &SetupFailure) -> ExecError {
+    ExecError::failed(step, failure)
+}

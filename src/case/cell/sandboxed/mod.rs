@@ -1,0 +1,266 @@
+//! The executor that is the default: a sandbox for each command, over files that last for the Cell.
+
+mod base;
+mod command;
+
+use std::sync::Arc;
+
+use super::capture::StepOutput;
+use super::error::{ExecCode, ExecError};
+use super::executor::{AgentDifference, CellDescription, CellExecutor, DifferenceRules, TrialCell};
+use super::files::CellFiles;
+use super::layout::CellLayout;
+use super::plan::{CellExecutorKind, CellSettings};
+use super::request::ExecRequest;
+use super::result::ExecResult;
+use super::stage::CellStage;
+use crate::evaluation::bounds::PhaseBounds;
+use crate::evaluation::patch::{PatchError, RestoreRules};
+use crate::evaluation::pipeline::{ComparedWork, Comparison};
+use crate::evaluation::task::VerifyRules;
+use crate::evaluation::trees::PhaseTree;
+use crate::executor::{SandboxExecutor, put_home_files};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::{SetupFailure, Watch, WorkspacePath};
+
+use self::base::freeze;
+pub use self::base::{CellBase, CellTrees};
+
+/// A Cell whose commands run in sandboxes of this host: uid 10001, no network, every limit enforced that the host
+/// can enforce.
+#[derive(Debug)]
+pub struct SandboxedCell {
+    origin: CellOrigin,
+    executor: Arc<SandboxExecutor>,
+    settings: CellSettings,
+    layout: CellLayout,
+    cancel: CancelToken,
+    stage: CellStage<SandboxedFiles>,
+}
+
+/// What a Cell begins with.
+#[derive(Debug)]
+enum CellOrigin {
+    /// A copy of its source, in memory.
+    Source,
+    /// A copy of its source.
+    Trees(CellTrees),
+    /// Files that are there.
+    Base(CellBase),
+}
+
+/// The files of a started Cell.
+#[derive(Debug)]
+struct SandboxedFiles {
+    /// Those that commands see; none once the agent's work is compared.
+    tree: Option<PhaseTree>,
+    /// What the agent got.
+    checkpoint: Option<CellBase>,
+    /// What graders get.
+    graded: Option<CellBase>,
+}
+
+impl SandboxedCell {
+    /// A Cell that is not started, whose files are in memory. `cancel` ends its commands.
+    pub fn new(
+        executor: Arc<SandboxExecutor>,
+        settings: CellSettings,
+        cancel: CancelToken,
+    ) -> Self {
+        Self::of(CellOrigin::Source, executor, settings, cancel)
+    }
+
+    /// The same with files that `trees` makes.
+    pub fn in_trees(trees: CellTrees, settings: CellSettings, cancel: CancelToken) -> Self {
+        let executor = Arc::clone(trees.executor());
+        Self::of(CellOrigin::Trees(trees), executor, settings, cancel)
+    }
+
+    /// A Cell that begins with the files of `base` and not with its source.
+    pub fn over(
+        base: CellBase,
+        executor: Arc<SandboxExecutor>,
+        settings: CellSettings,
+        cancel: CancelToken,
+    ) -> Self {
+        Self::of(CellOrigin::Base(base), executor, settings, cancel)
+    }
+
+    fn of(
+        origin: CellOrigin,
+        executor: Arc<SandboxExecutor>,
+        settings: CellSettings,
+        cancel: CancelToken,
+    ) -> Self {
+        let (layout, stage) = (CellLayout::sandboxed(), CellStage::default());
+        Self { origin, executor, settings, layout, cancel, stage }
+    }
+
+    /// Ends the Cell and returns its files, with which others can begin.
+    ///
+    /// # Errors
+    /// It is not started, or its files cannot be frozen.
+    pub fn into_base(self) -> Result<CellBase, ExecError> {
+        let mut frozen = None;
+        self.stage.change(|files| {
+            frozen = Some(freeze(files.tree.ok_or_else(compared)?)?);
+            Ok((SandboxedFiles { tree: None, checkpoint: None, graded: None }, ()))
+        })?;
+        frozen.ok_or_else(compared)
+    }
+
+    fn make(&self) -> Result<SandboxedFiles, ExecError> {
+        let CellSettings { source, limits, .. } = &self.settings;
+        let tree = match &self.origin {
+            CellOrigin::Source => {
+                CellTrees::open(Arc::clone(&self.executor), None)?.make(source.as_deref(), limits)
+            }
+            CellOrigin::Trees(trees) => trees.make(source.as_deref(), limits),
+            CellOrigin::Base(base) => base.fork(limits),
+        }?;
+        Ok(SandboxedFiles { tree: Some(tree), checkpoint: None, graded: None })
+    }
+
+    fn with_tree<T>(
+        &self,
+        act: impl FnOnce(&PhaseTree) -> Result<T, ExecError>,
+    ) -> Result<T, ExecError> {
+        self.stage.with(|files| act(files.tree.as_ref().ok_or_else(compared)?))
+    }
+
+    fn files<'cell>(&'cell self, tree: &'cell PhaseTree) -> CellFiles<'cell> {
+        CellFiles { root: tree.root(), layout: &self.layout, owner: tree.owner() }
+    }
+
+    fn run_in(&self, tree: &PhaseTree, request: &ExecRequest) -> Result<ExecResult, ExecError> {
+        let step = request.checked(&self.layout)?;
+        let output = StepOutput::new(&self.settings.limits);
+        let spec = command::spec(step, request, &self.settings)?;
+        if let Some(grant) = &request.access.egress {
+            put_home_files(tree.root(), tree.owner(), grant.service().as_ref());
+        }
+        let watch = Watch::of(self.cancel.clone());
+        let sink = Some(Box::new(output.clone()) as _);
+        let ended = tree.run(spec, &WorkspacePath::default(), &watch, sink);
+        command::result(request, ended, &output, self.executor.sandbox().not_enforced())
+    }
+
+    fn compare(
+        &self,
+        files: SandboxedFiles,
+        rules: &DifferenceRules,
+        deadline: Deadline,
+    ) -> Result<(SandboxedFiles, Result<AgentDifference, PatchError>), ExecError> {
+        let Some(base) = &files.checkpoint else {
+            return Err(ExecError::failed("compare", "the Cell has no checkpoint"));
+        };
+        let left = freeze(files.tree.ok_or_else(compared)?)?;
+        let limits = &self.settings.limits;
+        let comparison = Comparison {
+            bounds: PhaseBounds {
+                memory_bytes_max: limits.memory_bytes_max,
+                processes_max: limits.processes_max,
+                cpus_milli_max: None,
+            },
+            disk_bytes_max: limits.disk_bytes_max,
+            patch_bytes_max: rules.patch_bytes_max,
+            place: &WorkspacePath::default(),
+            base: base.files(),
+            watch: &Watch::of(self.cancel.clone()),
+            deadline,
+        };
+        let compared =
+            restore_rules(rules).and_then(|rules| comparison.run(left.files(), &rules, |_| Ok(())));
+        let (graded, difference) = match compared {
+            Ok(ComparedWork { patch, omitted, withheld, graded }) => {
+                let difference = AgentDifference { patch, omitted, protected: withheld };
+                (Some(CellBase(graded)), Ok(difference))
+            }
+            Err(error) => (None, Err(error)),
+        };
+        Ok((SandboxedFiles { tree: None, graded, ..files }, difference))
+    }
+}
+
+impl CellExecutor for SandboxedCell {
+    fn start(&self) -> Result<(), ExecError> {
+        self.stage.start(|| self.make())
+    }
+
+    fn run(&self, request: &ExecRequest) -> Result<ExecResult, ExecError> {
+        self.with_tree(|tree| self.run_in(tree, request))
+    }
+
+    fn put(&self, path: &str, content: &[u8], mode: u32) -> Result<(), ExecError> {
+        self.with_tree(|tree| self.files(tree).put(path, content, mode))
+    }
+
+    fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
+        self.with_tree(|tree| self.files(tree).get(path))
+    }
+
+    fn stop(&self) {
+        self.stage.stop();
+    }
+
+    fn describe(&self) -> Result<CellDescription, ExecError> {
+        let sandbox = self.executor.sandbox();
+        self.stage.with(|_| {
+            Ok(CellDescription {
+                kind: CellExecutorKind::Sandboxed,
+                sandbox: self.layout.sandbox().to_owned(),
+                env: self.layout.env().to_owned(),
+                enforced: sandbox.enforced(),
+                not_enforced: sandbox.not_enforced().to_vec(),
+            })
+        })
+    }
+}
+
+impl TrialCell for SandboxedCell {
+    fn as_executor(&self) -> &dyn CellExecutor {
+        self
+    }
+
+    fn checkpoint(&self) -> Result<(), ExecError> {
+        self.stage.change(|files| {
+            let base = freeze(files.tree.ok_or_else(compared)?)?;
+            let tree = Some(base.fork(&self.settings.limits)?);
+            Ok((SandboxedFiles { tree, checkpoint: Some(base), graded: None }, ()))
+        })
+    }
+
+    fn difference(
+        &self,
+        rules: &DifferenceRules,
+        deadline: Deadline,
+    ) -> Result<AgentDifference, PatchError> {
+        let compared = self.stage.change(|files| self.compare(files, rules, deadline));
+        compared.map_err(|error| {
+            PatchError::Sandbox(SetupFailure::from_words("compare", error.to_string()))
+        })?
+    }
+
+    fn grader_cell(&self) -> Result<Box<dyn CellExecutor + '_>, ExecError> {
+        let graded = self.stage.with(|files| {
+            let graded = files.graded.clone();
+            graded.ok_or_else(|| ExecError::failed("grade", "no work of an agent is compared"))
+        })?;
+        let (executor, cancel) = (Arc::clone(&self.executor), self.cancel.clone());
+        let cell = Self::over(graded, executor, self.settings.clone(), cancel);
+        cell.start()?;
+        Ok(Box::new(cell))
+    }
+}
+
+fn compared() -> ExecError {
+    ExecError::new(ExecCode::Stopped, "the work of the agent is compared: nothing runs any more")
+}
+
+fn restore_rules(rules: &DifferenceRules) -> Result<RestoreRules, PatchError> {
+    let verify = VerifyRules { restore: rules.protect.clone(), keep: rules.unprotect.clone() };
+    RestoreRules::new(&verify, &rules.solution)
+        .and_then(|made| made.always(&rules.always))
+        .map_err(|words| PatchError::Sandbox(SetupFailure::from_words("protect", words)))
+}
