@@ -1,5 +1,6 @@
 //! The service's configuration: environment and options in, one checked value or every problem out.
 
+mod cases;
 mod choices;
 mod engine;
 mod evaluation;
@@ -27,6 +28,7 @@ use cofferdam_core::Limits;
 use cofferdam_core::values::duration::parse_duration;
 use cofferdam_sandbox::engine::SANDBOXES_MAX;
 
+pub use self::cases::CaseConfig;
 pub use self::choices::{Isolation, LogFormat, MetricsPlace, OnDisconnect, WorkspaceChoice};
 pub use self::engine::{
     EngineConfig, EngineMaxima, EngineTimes, RequestRange, RequestRanges, TokenMaxima,

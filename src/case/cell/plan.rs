@@ -65,7 +65,8 @@ impl Default for StepLimits {
 }
 
 impl StepLimits {
-    fn of(limits: &CaseLimits) -> Self {
+    /// Those of a Case.
+    pub fn of(limits: &CaseLimits) -> Self {
         // A case file has no number below 1 here.
         let amount = |value: i64| u64::try_from(value).unwrap_or(1);
         Self {

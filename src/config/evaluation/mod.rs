@@ -266,7 +266,10 @@ fn narrowed(
 }
 
 /// The network object in `variable`: JSON, or a file with one.
-fn optional_network(reader: &mut VariableReader, variable: &Variable) -> Option<NetworkObject> {
+pub(super) fn optional_network(
+    reader: &mut VariableReader,
+    variable: &Variable,
+) -> Option<NetworkObject> {
     let text = reader.text(variable)?;
     let read = if text.trim_start().starts_with('{') {
         parse_object(text.as_bytes()).map_err(|fault| fault.to_string())

@@ -9,7 +9,7 @@ const BYTES: &str = "a byte count above 0, as 512MiB";
 /// What a number of seconds looks like.
 const SECONDS: &str = "a whole number of seconds from 1 to 31536000";
 /// What a network object looks like.
-const NETWORK_WANTED: &str = "a network object of JSON, or the path of a file with one";
+pub const NETWORK_WANTED: &str = "a network object of JSON, or the path of a file with one";
 
 group! {
     /// Whether there are evaluations, how many, and how long each step may take.

@@ -1,6 +1,7 @@
 //! The one table of variables. The parser, `docs/configuration.md`, `deploy/systemd/cofferdam.env`
 //! and `cofferdam serve --help` come from it.
 
+mod cases;
 mod egress;
 mod engine;
 mod evaluations;
@@ -8,6 +9,7 @@ mod jobs;
 mod service;
 mod variable;
 
+pub use self::cases::*;
 pub use self::egress::*;
 pub use self::engine::*;
 pub use self::evaluations::*;
@@ -16,7 +18,7 @@ pub use self::service::*;
 pub use self::variable::{DefaultValue, Variable, VariableGroup};
 
 /// Every group, in the order of the documents.
-pub const GROUPS: [&VariableGroup; 15] = [
+pub const GROUPS: [&VariableGroup; 16] = [
     &LISTENING,
     &HTTP,
     &TOKENS,
@@ -30,6 +32,7 @@ pub const GROUPS: [&VariableGroup; 15] = [
     &EVALUATIONS,
     &EVALUATION_FILES,
     &EVALUATION_NETWORK,
+    &CASES,
     &EGRESS,
     &LOGS,
 ];

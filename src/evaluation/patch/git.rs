@@ -17,6 +17,9 @@ use cofferdam_core::{
 const STDERR_BYTES_MAX: u64 = 16 << 10;
 /// Bytes of the list of ignored paths.
 const LIST_BYTES_MAX: u64 = 256 << 20;
+/// Prints the paths of stdin that are ignored. git asks for a repository, even an empty one.
+const IGNORED_SCRIPT: &str = "[ -e .git ] || git init -q . || exit
+exec git check-ignore -z --stdin";
 /// Settings of the calls here, besides [`isolated_environment`]: names of the base need not suit other systems.
 const SETTINGS: [(&str, &str); 2] = [("core.protectHFS", "false"), ("core.protectNTFS", "false")];
 
@@ -78,8 +81,8 @@ pub fn git_spec(script: &str, stdin: StdinSource, stdout_bytes_max: u64) -> RunS
     }
 }
 
-/// Which of `paths` the ignore files of the base ignore. What its index has is not ignored. The result is
-/// in no order.
+/// Which of `paths` the ignore files of the base ignore. What its index has is not ignored; a base that is no
+/// repository has none. The result is in no order.
 ///
 /// # Errors
 /// git failed or took too long.
@@ -90,7 +93,7 @@ pub fn ignored_paths(git: &GitPhase<'_>, paths: &[&[u8]]) -> Result<BTreeSet<Vec
     }
     let list = paths.iter().flat_map(|path| [b"./", *path, b"\0"].concat()).collect();
     let stdin = StdinSource::Bytes(list);
-    let report = git.run("exec git check-ignore -z --stdin", stdin, LIST_BYTES_MAX)?;
+    let report = git.run(IGNORED_SCRIPT, stdin, LIST_BYTES_MAX)?;
     match report.outcome {
         Outcome::Exited { code: 0 | NONE_IGNORED } if !report.stdout.truncated => {}
         _ => return Err(failed("check-ignore", &report)),

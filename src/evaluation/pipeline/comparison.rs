@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::evaluation::bounds::PhaseBounds;
 use crate::evaluation::cache::is_raised;
+use crate::evaluation::patch::entry::form_of;
 use crate::evaluation::patch::{
     ComparedTrees, GitPhase, PatchError, RestoreRules, Restored, TreeChanges, TreeWriter,
     WrittenPatch, apply_changes, compare, ignored_paths, read_beneath, withhold, write_patch,
@@ -83,7 +84,11 @@ impl Comparison<'_> {
             watch: self.watch,
             deadline,
         };
-        let ignored = ignored_paths(&git, &asked(&changes))?;
+        let mut ignored = ignored_paths(&git, &asked(&changes))?;
+        if !is_repository(&views.trees)? {
+            // All that the base has counts as tracked.
+            ignored.retain(|path| is_new(&changes, path));
+        }
         changes.files.retain(|path, change| change.before.is_some() || !ignored.contains(path));
         let patch = write_patch(&git, &views.trees, &changes, self.patch_bytes_max)?;
         let restored = restored(&views.trees, &changes, rules, &ignored, stop)?;
@@ -138,6 +143,15 @@ fn restored(
         (read(&trees.base), read(&trees.left))
     });
     withheld.ok_or(PatchError::Cancelled)
+}
+
+fn is_new(changes: &TreeChanges, path: &[u8]) -> bool {
+    changes.files.get(path).is_some_and(|change| change.before.is_none())
+}
+
+fn is_repository(trees: &ComparedTrees) -> Result<bool, PatchError> {
+    let failed = |errno| SetupFailure::from_errno("stat .git", errno as i32);
+    Ok(form_of(trees.base.as_fd(), b".git").map_err(failed)?.is_some())
 }
 
 /// Room for that many bytes, in files of a usual size.

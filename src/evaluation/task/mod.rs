@@ -11,7 +11,7 @@ mod load;
 mod model;
 mod open;
 mod read;
-mod solution;
+pub mod solution;
 
 pub use self::check::{FindingLevel, TaskFinding, check_task};
 pub use self::convert::{SwebenchOptions, convert_harbor, convert_swebench};

@@ -1,5 +1,7 @@
 //! Files that Cells begin with: frozen once, shared by all of them.
 
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::case::cell::error::{ExecCode, ExecError};
@@ -12,9 +14,7 @@ use crate::executor::SandboxExecutor;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_sandbox::engine::DiskSpace;
-use cofferdam_tree::StopCheck;
-use std::os::fd::AsFd;
-use std::path::Path;
+use cofferdam_tree::{Owner, StopCheck};
 
 /// The directory of the environment, below the root and in sandboxes.
 const ENV: ShownDirectory = ShownDirectory { name: "env", path: "/env" };
@@ -46,6 +46,23 @@ impl CellTrees {
     /// What runs the commands.
     pub fn executor(&self) -> &Arc<SandboxExecutor> {
         self.0.executor()
+    }
+
+    /// Files that `fill` writes into the sandbox, for that owner.
+    ///
+    /// # Errors
+    /// Those of `fill`, or the files cannot be made.
+    pub fn base(
+        &self,
+        fill: impl FnOnce(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<CellBase, ExecError> {
+        let room = DiskSpace { bytes: SOURCE_LIMITS.bytes_max, inodes: SOURCE_LIMITS.entries_max };
+        let tree = self.0.create(room).map_err(|failure| failed("make files", &failure))?;
+        let sandbox = tree.open_directory(WORKSPACE);
+        let sandbox = sandbox.map_err(|failure| failed("open /workspace", &failure))?;
+        fill(sandbox.as_fd(), tree.owner())?;
+        drop(sandbox);
+        freeze(tree)
     }
 
     /// An empty Cell's files, or those with a copy of `source`. Commands may use what `limits` say besides.

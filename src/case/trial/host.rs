@@ -1,0 +1,139 @@
+//! What all Cells of a run share: sandboxes, the source, environments.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::environments::SharedEnvironment;
+use super::error::TrialStop;
+use super::settings::{TrialParts, TrialSettings};
+use super::sources::{SOURCE_TIMEOUT, SourceBase};
+use crate::case::cell::{CellExecutor, CellSettings, DifferenceRules};
+use crate::case::file::{Case, CaseEnvironment};
+use crate::case::grade::Grader;
+use crate::case::harness::{ChosenHarness, HarnessError, HarnessSetup, HarnessTerms};
+use crate::case::provision::ProvisionStore;
+use crate::case::source::set_up;
+use crate::executor::SandboxExecutor;
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::values::deadline::Deadline;
+
+/// Sources and environments that a run keeps at the same time.
+const KEPT_MAX: usize = 4;
+/// The key of the source: a run has one Case.
+const SOURCE_KEY: &str = "source";
+
+/// What all Cells of a run share.
+#[derive(Debug)]
+pub struct TrialHost {
+    settings: TrialSettings,
+    parts: TrialParts,
+    graders: Vec<Box<dyn Grader>>,
+    rules: DifferenceRules,
+    sources: ProvisionStore<Arc<SourceBase>>,
+    environments: ProvisionStore<SharedEnvironment>,
+}
+
+impl TrialHost {
+    /// What the Cells of a Case share. Nothing is prepared before the first needs it.
+    pub fn new(settings: TrialSettings, parts: TrialParts) -> Self {
+        let graders = super::graders::graders_of(&settings.case);
+        let rules = super::graders::difference_rules(&settings.case, settings.directory());
+        let (sources, environments) =
+            (ProvisionStore::new(KEPT_MAX), ProvisionStore::new(KEPT_MAX));
+        Self { settings, parts, graders, rules, sources, environments }
+    }
+
+    /// The source, which the first Cell prepares.
+    ///
+    /// # Errors
+    /// It cannot be prepared. The next Cell tries again.
+    pub fn source(&self, cancel: &CancelToken) -> Result<Arc<SourceBase>, TrialStop> {
+        let wait = Deadline::after(SOURCE_TIMEOUT);
+        let prepared = self.sources.share(SOURCE_KEY, cancel, wait, || {
+            SourceBase::prepare(&self.settings, &self.parts, cancel).map(Arc::new)
+        });
+        prepared.map(|shared| shared.value).map_err(TrialStop::of_share)
+    }
+
+    /// Empties functions and runs the commands of `setup`.
+    ///
+    /// # Errors
+    /// The first that failed.
+    pub fn set_up(
+        &self,
+        cell: &dyn CellExecutor,
+        source: &SourceBase,
+        env: &super::EnvChanges,
+    ) -> Result<(), TrialStop> {
+        let setup = &self.case().setup;
+        let deadline = Deadline::after(super::seconds(setup.timeout_s));
+        let find = |path: &Path| source.source.find_file(path);
+        set_up(cell, setup, env, deadline, &find).map_err(|fault| TrialStop::of_setup(&fault))
+    }
+
+    /// The harness with that name.
+    ///
+    /// # Errors
+    /// It cannot be used here.
+    pub fn harness(&self, name: &str) -> Result<ChosenHarness, HarnessError> {
+        let settings = &self.settings;
+        let terms = HarnessTerms {
+            egress: settings.egress.clone(),
+            token: settings.owner.clone(),
+            trusts_case: settings.trusts_case,
+        };
+        let setup = HarnessSetup {
+            directory: settings.directory(),
+            terms: &terms,
+            variables: &|name| settings.variables.get(name).cloned(),
+            jobs: self.parts.jobs.as_ref(),
+        };
+        ChosenHarness::find(name, self.case(), setup)
+    }
+
+    /// What the Cells have in common.
+    pub fn cell_settings(&self, source: &SourceBase) -> CellSettings {
+        CellSettings {
+            source: None,
+            case_dir: Some(source.shown()),
+            limits: crate::case::cell::StepLimits::of(&self.case().limits),
+        }
+    }
+
+    /// The Case.
+    pub fn case(&self) -> &Case {
+        &self.settings.case
+    }
+
+    /// The graders, in the order of the Case.
+    pub fn graders(&self) -> &[Box<dyn Grader>] {
+        &self.graders
+    }
+
+    /// What graders do not get of the agent's work.
+    pub fn difference_rules(&self) -> &DifferenceRules {
+        &self.rules
+    }
+
+    /// The environment to make, if any: a block that is switched off makes none.
+    pub(super) fn environment(&self) -> Option<&CaseEnvironment> {
+        self.case().environment.as_ref().filter(|environment| environment.venv)
+    }
+
+    pub(super) fn settings(&self) -> &TrialSettings {
+        &self.settings
+    }
+
+    pub(super) fn executor(&self) -> &Arc<SandboxExecutor> {
+        self.parts.trees.executor()
+    }
+
+    pub(super) fn environments(&self) -> &ProvisionStore<SharedEnvironment> {
+        &self.environments
+    }
+
+    pub(super) fn root_name(&self) -> &str {
+        &self.parts.root.name
+    }
+}

@@ -1,0 +1,34 @@
+//! Trials: one Cell from its source to its grade.
+//!
+//! Source, start, provision, setup, agent, grade. [`TrialHost`] has what the Cells of a Case share, [`Trial`] is one
+//! attempt.
+
+mod environments;
+mod error;
+mod graders;
+mod host;
+mod recorded;
+mod runner;
+mod settings;
+mod sources;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use environments::ProvisionedCell;
+pub use error::{TrialStep, TrialStop};
+pub use host::TrialHost;
+pub use recorded::RecordedCell;
+pub use runner::TrialRunner;
+pub use settings::{TrialParts, TrialSettings};
+pub use sources::SourceBase;
+pub use trial::Trial;
+
+/// Variables by which those of a step differ from the executor's own; `None` removes one.
+pub type EnvChanges = BTreeMap<String, Option<String>>;
+
+/// A time of a Case, in seconds.
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}

@@ -1,0 +1,78 @@
+//! Runs the Cells of a Case for a run.
+
+use serde_json::json;
+
+use super::error::{TrialStep, TrialStop};
+use super::host::TrialHost;
+use super::trial::Trial;
+use crate::case::run::{
+    CellEnd, CellFault, CellFile, CellFilesDir, CellRunner, CellStatus, CellWarning, PlannedCell,
+};
+use cofferdam_core::sync::cancel::CancelToken;
+
+/// Runs the Cells of one Case.
+#[derive(Debug)]
+pub struct TrialRunner {
+    host: TrialHost,
+    warnings: Vec<CellWarning>,
+}
+
+impl TrialRunner {
+    /// Runs Cells by `host`. Each result has `warnings`, those of the Case.
+    pub fn new(host: TrialHost, warnings: Vec<CellWarning>) -> Self {
+        Self { host, warnings }
+    }
+
+    fn attempt(
+        &self,
+        planned: &PlannedCell,
+        files: &CellFilesDir,
+        stop: &CancelToken,
+    ) -> CellEnd {
+        let mut end = CellEnd::of(CellStatus::Failed);
+        end.warnings.clone_from(&self.warnings);
+        let executor = self.host.settings().executor.word();
+        let spec = json!({"cell": planned, "executor": executor, "prompt": self.host.case().task.prompt});
+        let begun = files.write_json(CellFile::Spec, &spec);
+        let commands = begun.and_then(|()| files.open_log(CellFile::Commands));
+        let commands = match commands {
+            Ok(commands) => commands,
+            Err(error) => return with_stop(end, TrialStop::of_store(TrialStep::Start, &error)),
+        };
+        let host = &self.host;
+        let mut trial = Trial { host, planned, files, commands: Some(&commands), stop, end };
+        let ended = trial.run();
+        match ended {
+            Ok(()) => trial.end,
+            Err(stop) => with_stop(trial.end, stop),
+        }
+    }
+}
+
+impl CellRunner for TrialRunner {
+    fn run_cell(
+        &self,
+        planned: &PlannedCell,
+        files: &CellFilesDir,
+        stop: &CancelToken,
+    ) -> CellEnd {
+        self.attempt(planned, files, stop)
+    }
+}
+
+/// `end`, of a trial that ended early for `stop`.
+fn with_stop(mut end: CellEnd, stop: TrialStop) -> CellEnd {
+    let zero = |end: &mut CellEnd, fault: CellFault| {
+        (end.status, end.error) = (CellStatus::Done, Some(fault));
+        (end.overall_score, end.overall_passed) = (Some(0.0), Some(false));
+    };
+    match stop {
+        TrialStop::Cancelled => end.status = CellStatus::Pending,
+        TrialStop::Skipped(reason) => {
+            (end.status, end.skipped_reason) = (CellStatus::Skipped, Some(reason));
+        }
+        TrialStop::Failed(fault) => (end.status, end.error) = (CellStatus::Failed, Some(fault)),
+        TrialStop::Ungraded(fault) => zero(&mut end, fault),
+    }
+    end
+}

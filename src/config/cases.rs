@@ -1,0 +1,43 @@
+//! What Cases reach, and what their provisioning sees.
+
+use std::ffi::OsString;
+
+use super::evaluation::optional_network;
+use super::network::EgressConfig;
+use super::parse::{parse_allow_list, parse_names};
+use super::reader::{Problems, VariableReader};
+use super::table;
+use crate::egress::AllowList;
+use cofferdam_core::NetworkObject;
+
+/// The settings of Cases.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CaseConfig {
+    /// Rules over what git sends to the host of a repository, and the hosts of repositories, if it names any.
+    pub clone_network: NetworkObject,
+    /// Rules over what provisioning sends.
+    pub provision_network: NetworkObject,
+    /// Variables of the caller that provisioning sees.
+    pub provision_env: Vec<String>,
+    /// Hosts whose address need not be public.
+    pub private_hosts: AllowList,
+    /// What holds for programs of every kind.
+    pub egress: EgressConfig,
+}
+
+impl CaseConfig {
+    /// Reads `environment`.
+    pub fn read(environment: impl IntoIterator<Item = (OsString, OsString)>) -> (Self, Problems) {
+        let mut reader = VariableReader::new(environment);
+        let config = Self {
+            clone_network: optional_network(&mut reader, &table::CASES_CLONE_NETWORK)
+                .unwrap_or_default(),
+            provision_network: optional_network(&mut reader, &table::CASES_PROVISION_NETWORK)
+                .unwrap_or_default(),
+            provision_env: reader.value(&table::CASES_PROVISION_ENV, parse_names),
+            private_hosts: reader.value(&table::CASES_HOSTS_ALLOW, parse_allow_list),
+            egress: EgressConfig::read(&mut reader),
+        };
+        (config, reader.into_problems())
+    }
+}
