@@ -27,12 +27,20 @@ pub mod cases {
     //! Cells of Cases: the files of one trial of an agent, and what runs commands over them.
     //!
     //! An [`Executor`] starts a Cell, runs commands in it and stops it. [`SandboxedCell`] runs each command in a
-    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place.
+    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place. A [`Harness`] lets an
+    //! agent work in a Cell, and sees it through the same trait alone.
 
     pub use crate::case::cell::{
         AgentDifference, CellBase, CellDescription, CellExecutor as Executor, CellExecutorKind,
         CellSettings, CellTrees, DifferenceRules, ExecCode, ExecError, ExecRequest, ExecResult,
         FILE_BYTES_MAX, LocalCell, LocalSettings, SandboxedCell, StepAccess, StepLimits, TrialCell,
+    };
+    pub use crate::case::harness::{
+        AgentReach, AgentSummary, AgentTokens, CaseDenial, ChosenHarness, CommandHarness, Harness,
+        HarnessCall, HarnessEnd, HarnessError, HarnessFault, HarnessPrompt, HarnessSetup,
+        HarnessTerms, HarnessTrace, HttpCaseRules, InlineJobs, InstructionText, JobHarness,
+        ModelPrices, NopHarness, OpenaiHarness, OpenaiSettings, OracleCommands, PatchHarness,
+        TRACE_BYTES_MAX, UndefinedAgent, http_denials,
     };
 }
 

@@ -1,4 +1,5 @@
-//! The agents that a matrix may name although the Case does not define them.
+//! The agents that a matrix may name although the Case does not define them. Such a Case is valid, so that a matrix can be
+//! shared; a Cell of one fails with `harness.failed`, since nothing says how to run it.
 
 /// Their names, those that upstream's example Cases use among them.
 const KNOWN_AGENTS: [&str; 8] = [

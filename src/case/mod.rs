@@ -2,4 +2,5 @@
 
 pub mod cell;
 pub mod file;
+pub mod harness;
 mod known_agents;

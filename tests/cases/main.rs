@@ -5,5 +5,6 @@
 
 mod conformance;
 mod faults;
+mod harness;
 mod trial_cells;
 mod validate;

@@ -69,19 +69,9 @@ pub struct DownloadClient {
 }
 
 impl DownloadClient {
-    /// A client for archives of at most `bytes_max` bytes, that trusts the certificates in the file
-    /// `SSL_CERT_FILE`, or else those of the system.
+    /// A client for archives of at most `bytes_max` bytes.
     pub fn new(terms: EgressTerms, bytes_max: u64, timeout: Duration) -> Self {
-        let given = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-        let known = CERTIFICATE_FILES.iter().map(PathBuf::from);
-        let file = given.or_else(|| known.into_iter().find(|path| path.is_file()));
-        let certificates = file.map(|path| certificates(&path)).unwrap_or_default();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::new_with_certs(&certificates))
-            .unversioned_rustls_crypto_provider(provider)
-            .build();
-        Self { terms, tls, bytes_max, timeout }
+        Self { terms, tls: system_tls(), bytes_max, timeout }
     }
 
     /// Fetches `url` into `file`, unless it is what `known` says. Ends early once `is_over` is set.
@@ -218,6 +208,19 @@ impl DownloadClient {
 
 fn failed(message: String) -> DownloadError {
     DownloadError::Failed { message }
+}
+
+/// TLS that trusts the certificates in the file `SSL_CERT_FILE`, or else those of the system.
+pub fn system_tls() -> TlsConfig {
+    let given = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let known = CERTIFICATE_FILES.iter().map(PathBuf::from);
+    let file = given.or_else(|| known.into_iter().find(|path| path.is_file()));
+    let certificates = file.map(|path| certificates(&path)).unwrap_or_default();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&certificates))
+        .unversioned_rustls_crypto_provider(provider)
+        .build()
 }
 
 /// The certificates in the file at `path`. What cannot be parsed is left out.

@@ -7,4 +7,6 @@ mod error;
 mod resolver;
 
 pub use archives::{ArchiveRequest, Archives, ArchivesSettings, FetchedArchive};
+pub use client::system_tls;
 pub use error::DownloadError;
+pub use resolver::{DeniedAddress, JudgingResolver};
