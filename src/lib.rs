@@ -27,13 +27,19 @@ pub mod cases {
     //! Cells of Cases: the files of one trial of an agent, and what runs commands over them.
     //!
     //! An [`Executor`] starts a Cell, runs commands in it and stops it. [`SandboxedCell`] runs each command in a
-    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place.
+    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place. A [`Grader`] judges the
+    //! files of a Cell by the same seam.
 
     pub use crate::case::cell::{
-        CellDescription, CellExecutor as Executor, CellExecutorKind, CellSettings, ExecCode,
-        ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, LocalCell, LocalSettings,
-        SandboxedCell, StepAccess, StepLimits,
+        CellDescription, CellEntry, CellExecutor as Executor, CellExecutorKind, CellSettings,
+        ExecCode, ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, LIST_ENTRIES_MAX, LocalCell,
+        LocalSettings, SandboxedCell, StepAccess, StepLimits,
     };
+    pub use crate::case::grade::{
+        GradeError, GradeInputs, Grader, GraderScore, GraderWeight, Overall, built_in_grader,
+        combine,
+    };
+    pub use cofferdam_tree::files::EntryType;
 }
 
 pub mod jobs {

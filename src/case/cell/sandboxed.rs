@@ -13,7 +13,7 @@ use nix::unistd::{Gid, Uid, fchownat};
 use super::capture::StepOutput;
 use super::error::{ExecCode, ExecError};
 use super::executor::{CellDescription, CellExecutor};
-use super::files::CellFiles;
+use super::files::{CellEntry, CellFiles};
 use super::layout::CellLayout;
 use super::plan::{CellExecutorKind, CellSettings, StepLimits};
 use super::request::{CellStep, ExecRequest};
@@ -194,6 +194,14 @@ impl CellExecutor for SandboxedCell {
 
     fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
         self.stage.with(|files| self.files(files).get(path))
+    }
+
+    fn remove(&self, path: &str) -> Result<(), ExecError> {
+        self.stage.with(|files| self.files(files).remove(path))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
+        self.stage.with(|files| self.files(files).list(path))
     }
 
     fn stop(&self) {

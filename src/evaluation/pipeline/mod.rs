@@ -18,5 +18,6 @@ pub use agent::AgentPrograms;
 pub use call::EvaluationCall;
 pub use evaluate::Pipeline;
 pub use progress::EvaluationObserver;
+pub use report::xml;
 pub use settings::{PipelineParts, PipelineSettings};
 pub use staging::StagingDirectory;

@@ -4,8 +4,9 @@
 
 mod commands;
 mod document;
-mod doors;
+pub mod doors;
 mod ends;
+mod entries;
 mod files;
 mod lifecycle;
 mod limits;
