@@ -24,16 +24,22 @@ pub mod telemetry;
 pub mod workspace;
 
 pub mod cases {
-    //! Cells of Cases: the files of one trial of an agent, and what runs commands over them.
+    //! Cases: Cells, what runs commands in them, and what tries agents in them and grades their work.
     //!
-    //! An [`Executor`] starts a Cell, runs commands in it and stops it. [`SandboxedCell`] runs each command in a
-    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place. A [`Harness`] lets an
-    //! agent work in a Cell, and sees it through the same trait alone.
+    //! A Cell is the files of one trial. An [`Executor`] starts it, runs commands in it and stops it: a
+    //! [`SandboxedCell`] runs each command in a sandbox, a [`LocalCell`] on the host. A [`Harness`] lets an agent work in
+    //! a Cell, and a [`Grader`] judges its files. Both see it through [`Executor`] alone, so that whatever implements one
+    //! of these traits can take the place of ours.
 
     pub use crate::case::cell::{
-        AgentDifference, CellBase, CellDescription, CellExecutor as Executor, CellExecutorKind,
-        CellSettings, CellTrees, DifferenceRules, ExecCode, ExecError, ExecRequest, ExecResult,
-        FILE_BYTES_MAX, LocalCell, LocalSettings, SandboxedCell, StepAccess, StepLimits, TrialCell,
+        AgentDifference, CellBase, CellDescription, CellEntry, CellExecutor as Executor,
+        CellExecutorKind, CellSettings, CellTrees, DifferenceRules, ExecCode, ExecError,
+        ExecRequest, ExecResult, FILE_BYTES_MAX, LIST_ENTRIES_MAX, LocalCell, LocalSettings,
+        SandboxedCell, StepAccess, StepLimits, TrialCell,
+    };
+    pub use crate::case::grade::{
+        GradeError, GradeInputs, Grader, GraderScore, GraderWeight, Overall, built_in_grader,
+        combine,
     };
     pub use crate::case::harness::{
         AgentReach, AgentSummary, AgentTokens, CaseDenial, ChosenHarness, CommandHarness, Harness,
@@ -42,6 +48,7 @@ pub mod cases {
         ModelPrices, NopHarness, OpenaiHarness, OpenaiSettings, OracleCommands, PatchHarness,
         TRACE_BYTES_MAX, UndefinedAgent, http_denials,
     };
+    pub use cofferdam_tree::files::EntryType;
 }
 
 pub mod jobs {

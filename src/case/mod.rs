@@ -2,5 +2,6 @@
 
 pub mod cell;
 pub mod file;
+pub mod grade;
 pub mod harness;
 mod known_agents;

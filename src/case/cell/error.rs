@@ -96,8 +96,8 @@ impl ExecError {
         Self::of_path(code, path, errno.desc())
     }
 
-    /// Why the file at `path` could not be written.
-    pub(super) fn of_write(error: &FilesError, path: &str) -> Self {
+    /// Why the file at `path` could not be written, removed or listed.
+    pub(super) fn of_files(error: &FilesError, path: &str) -> Self {
         let code = match error {
             FilesError::PathEscape { .. }
             | FilesError::PathTooLong { .. }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::error::ExecError;
+use super::files::CellEntry;
 use super::plan::CellExecutorKind;
 use super::request::ExecRequest;
 use super::result::ExecResult;
@@ -111,6 +112,20 @@ pub trait CellExecutor: Send + Sync + fmt::Debug {
     /// # Errors
     /// There is no regular file that its owner may read, or it is too large.
     fn get(&self, path: &str) -> Result<Vec<u8>, ExecError>;
+
+    /// Removes what is at `path`: a file, a link itself, or a directory with everything in it. It does nothing if nothing
+    /// is there.
+    ///
+    /// # Errors
+    /// A link is on the way to `path`, or it is the sandbox or another directory of the Cell itself.
+    fn remove(&self, path: &str) -> Result<(), ExecError>;
+
+    /// Lists the directory at `path`, sorted by name. No link is followed, also none on the way. Names that are not UTF-8
+    /// are left out, since no path here can have them.
+    ///
+    /// # Errors
+    /// There is no directory that may be read, or it has more than [`LIST_ENTRIES_MAX`](super::LIST_ENTRIES_MAX) entries.
+    fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError>;
 
     /// Removes the files, once the commands that still run have ended. It does nothing if they are removed already.
     fn stop(&self);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -12,14 +12,30 @@ use nix::sys::stat::{FileStat, SFlag, fstat};
 use super::error::{ExecCode, ExecError};
 use super::layout::{CellLayout, CellPlace};
 use cofferdam_tree::Owner;
-use cofferdam_tree::files::{FileArea, FileLocation, PathRule, WorkspaceRoot, put_file};
+use cofferdam_tree::files::{
+    EntryType, FileArea, FileInfo, FileLocation, FilesError, ListRange, PathRule, WorkspaceRoot,
+    delete, list, put_file,
+};
 
 /// The longest file that is put or read, bytes.
 pub const FILE_BYTES_MAX: u64 = 100 << 20;
+/// The most entries of one directory that are listed.
+pub const LIST_ENTRIES_MAX: usize = 200_000;
 /// How often a path is resolved again that commands change meanwhile.
 const TRIES_MAX: usize = 100;
 const OWNER_READ: u32 = 0o400;
 const OWNER_WRITE: u32 = 0o200;
+
+/// An entry of a directory of a Cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellEntry {
+    /// Its name.
+    pub name: String,
+    /// Its type; links are not followed.
+    pub entry_type: EntryType,
+    /// The size of a regular file, bytes.
+    pub bytes: u64,
+}
 
 /// The files of a Cell.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +55,7 @@ impl CellFiles<'_> {
             return Err(too_large(path));
         }
         let CellPlace { in_root, .. } = self.locate(path)?;
-        match self.open(&in_root, OFlag::O_NOFOLLOW) {
+        match self.open(&in_root, OFlag::O_PATH | OFlag::O_NOFOLLOW, ResolveFlag::empty()) {
             Ok(there) => check_replaced(&stat(&there, path)?, path)?,
             // Nothing is there, or a link on the way, which writing refuses.
             Err(Errno::ENOENT | Errno::ELOOP | Errno::EXDEV | Errno::ENOTDIR) => {}
@@ -49,14 +65,52 @@ impl CellFiles<'_> {
         let root = WorkspaceRoot { directory: self.root, rule: &rule, owner: self.owner };
         let location = FileLocation::top(FileArea::Whole).join(&in_root);
         put_file(&root, &location, &mut &*content, mode)
-            .map_err(|error| ExecError::of_write(&error, path))?;
+            .map_err(|error| ExecError::of_files(&error, path))?;
         Ok(())
+    }
+
+    /// Removes what is at `path`, a directory with everything in it.
+    pub(super) fn remove(self, path: &str) -> Result<(), ExecError> {
+        let CellPlace { in_root, .. } = self.locate(path)?;
+        if in_root.iter().count() < 2 {
+            let words = "is a directory of the Cell itself";
+            return Err(ExecError::of_path(ExecCode::UnsafePath, path, words));
+        }
+        let rule = PathRule::default();
+        let root = WorkspaceRoot { directory: self.root, rule: &rule, owner: self.owner };
+        let location = FileLocation::top(FileArea::Whole).join(&in_root);
+        match delete(&root, &location, true) {
+            Ok(()) | Err(FilesError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(ExecError::of_files(&error, path)),
+        }
+    }
+
+    /// The entries of the directory at `path`, sorted by name.
+    pub(super) fn list(self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
+        let CellPlace { in_root, .. } = self.locate(path)?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+        let opened = self.open(&in_root, flags, ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let opened = opened.map_err(|errno| ExecError::of_errno(errno, path))?;
+        let rule = PathRule::default();
+        let root = WorkspaceRoot { directory: opened.as_fd(), rule: &rule, owner: self.owner };
+        let range = ListRange { depth: 1, entries_max: LIST_ENTRIES_MAX, after: None };
+        let page = list(&root, &FileLocation::top(FileArea::Whole), range)
+            .map_err(|error| ExecError::of_files(&error, path))?;
+        if page.next.is_some() {
+            let words = format!("has more than {LIST_ENTRIES_MAX} entries");
+            return Err(ExecError::of_path(ExecCode::TooLarge, path, words));
+        }
+        let entry = |info: FileInfo| {
+            let name = info.location.name()?.to_str()?.to_owned();
+            Some(CellEntry { name, entry_type: info.entry_type, bytes: info.bytes })
+        };
+        Ok(page.entries.into_iter().filter_map(entry).collect())
     }
 
     /// The content of the file at `path`.
     pub(super) fn get(self, path: &str) -> Result<Vec<u8>, ExecError> {
         let CellPlace { in_root, .. } = self.locate(path)?;
-        let found = self.open(&in_root, OFlag::empty());
+        let found = self.open(&in_root, OFlag::O_PATH, ResolveFlag::empty());
         let found = found.map_err(|errno| ExecError::of_errno(errno, path))?;
         check_regular(&stat(&found, path)?, OWNER_READ, path)?;
         // Not by its path, at which something else may be by now.
@@ -79,11 +133,10 @@ impl CellFiles<'_> {
         self.layout.locate(path).ok_or_else(outside)
     }
 
-    /// Opens what is at `path` below the root, without access to its contents. Links are followed that stay below.
-    fn open(self, path: &Path, more: OFlag) -> Result<OwnedFd, Errno> {
-        let how = OpenHow::new()
-            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | more)
-            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    /// Opens what is at `path` below the root. Links are followed that stay below, unless `resolve` forbids it.
+    fn open(self, path: &Path, flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, Errno> {
+        let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+        let how = OpenHow::new().flags(OFlag::O_CLOEXEC | flags).resolve(beneath | resolve);
         let mut tries = (0..TRIES_MAX).map(|_| openat2(self.root, path, how));
         let done = tries.find(|opened| !matches!(opened, Err(Errno::EAGAIN | Errno::EINTR)));
         done.unwrap_or(Err(Errno::EAGAIN))

@@ -16,7 +16,7 @@ mod stage;
 
 pub use error::{ExecCode, ExecError};
 pub use executor::{AgentDifference, CellDescription, CellExecutor, DifferenceRules, TrialCell};
-pub use files::FILE_BYTES_MAX;
+pub use files::{CellEntry, FILE_BYTES_MAX, LIST_ENTRIES_MAX};
 pub use local::{LocalCell, LocalSettings, serve_step};
 pub use plan::{CellExecutorKind, CellSettings, StepLimits};
 pub use request::{ExecRequest, STDIN_BYTES_MAX, StepAccess, TIMEOUT_DEFAULT};

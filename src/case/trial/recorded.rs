@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::error::TrialStep;
-use crate::case::cell::{CellDescription, CellExecutor, ExecError, ExecRequest, ExecResult};
+use crate::case::cell::{CellDescription, CellEntry, CellExecutor, ExecError, ExecRequest, ExecResult};
 use crate::case::run::CellLog;
 
 /// A line of `commands.jsonl`.
@@ -67,6 +67,14 @@ impl CellExecutor for RecordedCell<'_> {
 
     fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
         self.cell.get(path)
+    }
+
+    fn remove(&self, path: &str) -> Result<(), ExecError> {
+        self.cell.remove(path)
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
+        self.cell.list(path)
     }
 
     fn stop(&self) {

@@ -19,5 +19,6 @@ pub use call::EvaluationCall;
 pub use comparison::{ComparedWork, Comparison, room};
 pub use evaluate::Pipeline;
 pub use progress::EvaluationObserver;
+pub use report::xml;
 pub use settings::{PipelineParts, PipelineSettings};
 pub use staging::StagingDirectory;

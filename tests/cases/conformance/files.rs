@@ -1,30 +1,34 @@
-//! Files that are put into a Cell and read from it.
+//! Files that are put into a Cell, read from it, removed and listed.
 
-use cofferdam::cases::{CellExecutorKind, ExecCode, ExecRequest, Executor, FILE_BYTES_MAX};
+use cofferdam::cases::{
+    CellEntry, CellExecutorKind, EntryType, ExecCode, ExecRequest, Executor, FILE_BYTES_MAX,
+};
 
 use super::doors::{EXECUTORS, Scene, by_library};
-use super::{exited, has};
+use super::{entries, exited, has};
 
 /// What is done to a file.
-enum FileAct {
+pub enum FileAct {
     Put(&'static [u8], u32),
     Get,
+    Remove,
+    List,
 }
 
 /// One access to a file of a Cell.
-struct FileRow {
-    guarantee: &'static str,
+pub struct FileRow {
+    pub guarantee: &'static str,
     /// What a command does before.
-    before: &'static str,
-    act: FileAct,
-    path: &'static str,
-    /// What a read returns, or nothing; or the error.
-    wanted: Result<&'static [u8], ExecCode>,
+    pub before: &'static str,
+    pub act: FileAct,
+    pub path: &'static str,
+    /// What a read returns, a line for each entry of a list, or nothing; or the error.
+    pub wanted: Result<&'static [u8], ExecCode>,
     /// What a command prints afterwards.
-    after: Option<(&'static str, &'static str)>,
+    pub after: Option<(&'static str, &'static str)>,
 }
 
-fn put(
+pub fn put(
     guarantee: &'static str,
     before: &'static str,
     path: &'static str,
@@ -34,7 +38,7 @@ fn put(
     FileRow { guarantee, before, act: FileAct::Put(b"new", 0), path, wanted, after: None }
 }
 
-fn get(
+pub fn get(
     guarantee: &'static str,
     before: &'static str,
     path: &'static str,
@@ -43,13 +47,14 @@ fn get(
     FileRow { guarantee, before, act: FileAct::Get, path, wanted, after: None }
 }
 
-fn then(row: FileRow, command: &'static str, prints: &'static str) -> FileRow {
+pub fn then(row: FileRow, command: &'static str, prints: &'static str) -> FileRow {
     FileRow { after: Some((command, prints)), ..row }
 }
 
 fn rows() -> Vec<FileRow> {
     let mut rows = put_rows();
     rows.extend(get_rows());
+    rows.extend(entries::rows());
     rows
 }
 
@@ -165,6 +170,8 @@ fn fault(cell: &dyn Executor, row: &FileRow) -> Option<String> {
     let done = match row.act {
         FileAct::Put(content, mode) => cell.put(row.path, content, mode).map(|()| Vec::new()),
         FileAct::Get => cell.get(row.path),
+        FileAct::Remove => cell.remove(row.path).map(|()| Vec::new()),
+        FileAct::List => cell.list(row.path).map(|entries| lines(&entries)),
     };
     let found = done.as_deref().map_err(|error| error.code);
     if found != row.wanted {
@@ -175,8 +182,17 @@ fn fault(cell: &dyn Executor, row: &FileRow) -> Option<String> {
     (!has(&printed, &exited(0, prints))).then(|| printed.to_string())
 }
 
+/// A line for each entry.
+fn lines(entries: &[CellEntry]) -> Vec<u8> {
+    let line = |entry: &CellEntry| match entry.entry_type {
+        EntryType::File => format!("file {} {}\n", entry.name, entry.bytes),
+        other => format!("{} {}\n", other.word(), entry.name),
+    };
+    entries.iter().map(line).collect::<String>().into_bytes()
+}
+
 #[test]
-fn files_are_put_and_read_inside_the_cell_only() {
+fn files_are_put_read_removed_and_listed_inside_the_cell_only() {
     let Some(scene) = Scene::new() else { return };
     let mut wrong = Vec::new();
     for kind in EXECUTORS {

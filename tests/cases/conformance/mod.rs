@@ -6,6 +6,7 @@ mod commands;
 mod document;
 pub mod doors;
 mod ends;
+mod entries;
 mod files;
 mod lifecycle;
 mod limits;

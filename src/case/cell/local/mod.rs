@@ -19,7 +19,7 @@ use self::process::{StepEnd, StepProcess, Stopped};
 use super::capture::StepOutput;
 use super::error::{ExecCode, ExecError};
 use super::executor::{CellDescription, CellExecutor};
-use super::files::CellFiles;
+use super::files::{CellEntry, CellFiles};
 use super::plan::{CellExecutorKind, CellSettings};
 use super::request::ExecRequest;
 use super::result::{ExecResult, StepControls, StepUsage};
@@ -93,6 +93,14 @@ impl CellExecutor for LocalCell {
 
     fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
         self.stage.with(|directory| self.files(directory).get(path))
+    }
+
+    fn remove(&self, path: &str) -> Result<(), ExecError> {
+        self.stage.with(|directory| self.files(directory).remove(path))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
+        self.stage.with(|directory| self.files(directory).list(path))
     }
 
     fn stop(&self) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::capture::StepOutput;
 use super::error::{ExecCode, ExecError};
 use super::executor::{AgentDifference, CellDescription, CellExecutor, DifferenceRules, TrialCell};
-use super::files::CellFiles;
+use super::files::{CellEntry, CellFiles};
 use super::layout::CellLayout;
 use super::plan::{CellExecutorKind, CellSettings};
 use super::request::ExecRequest;
@@ -198,6 +198,14 @@ impl CellExecutor for SandboxedCell {
 
     fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
         self.with_tree(|tree| self.files(tree).get(path))
+    }
+
+    fn remove(&self, path: &str) -> Result<(), ExecError> {
+        self.with_tree(|tree| self.files(tree).remove(path))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
+        self.with_tree(|tree| self.files(tree).list(path))
     }
 
     fn stop(&self) {

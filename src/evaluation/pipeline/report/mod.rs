@@ -3,7 +3,7 @@
 mod ids;
 mod junit;
 mod reward;
-mod xml;
+pub mod xml;
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
