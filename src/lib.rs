@@ -27,12 +27,12 @@ pub mod cases {
     //! Cells of Cases: the files of one trial of an agent, and what runs commands over them.
     //!
     //! An [`Executor`] starts a Cell, runs commands in it and stops it. [`SandboxedCell`] runs each command in a
-    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place.
+    //! sandbox, [`LocalCell`] on the host, [`ContainerCell`] in a container. Whatever implements the trait can take their place.
 
     pub use crate::case::cell::{
-        CellDescription, CellExecutor as Executor, CellExecutorKind, CellSettings, ExecCode,
-        ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, LocalCell, LocalSettings,
-        SandboxedCell, StepAccess, StepLimits,
+        CellDescription, CellExecutor as Executor, CellExecutorKind, CellSettings, ContainerCell,
+        ContainerHost, ContainerSettings, ExecCode, ExecError, ExecRequest, ExecResult,
+        FILE_BYTES_MAX, LocalCell, LocalSettings, SandboxedCell, StepAccess, StepLimits,
     };
 }
 
