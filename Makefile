@@ -5,7 +5,8 @@ SYSTEM_PATH = /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # command:package or file:package of everything that the build, the tests, the demo and the benches use.
 NEEDED = make:make gcc:gcc g++:g++ python3:python3 node:nodejs ruby:ruby php:php-cli \
 	javac:default-jdk-headless /usr/share/java/gson.jar:libgoogle-gson-java bwrap:bubblewrap \
-	curl:curl openssl:openssl strace:strace update-ca-certificates:ca-certificates
+	curl:curl openssl:openssl strace:strace update-ca-certificates:ca-certificates \
+	podman:podman runc:runc busybox:busybox-static
 APT_GET = DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300
 
 CARGO = cargo

@@ -27,15 +27,16 @@ pub mod cases {
     //! Cases: Cells, what runs commands in them, and what tries agents in them and grades their work.
     //!
     //! A Cell is the files of one trial. An [`Executor`] starts it, runs commands in it and stops it: a
-    //! [`SandboxedCell`] runs each command in a sandbox, a [`LocalCell`] on the host. A [`Harness`] lets an agent work in
-    //! a Cell, and a [`Grader`] judges its files. Both see it through [`Executor`] alone, so that whatever implements one
-    //! of these traits can take the place of ours.
+    //! [`SandboxedCell`] runs each command in a sandbox, a [`LocalCell`] on the host, a [`ContainerCell`] in a container.
+    //! A [`Harness`] lets an agent work in a Cell, and a [`Grader`] judges its files. Both see it through [`Executor`]
+    //! alone, so that whatever implements one of these traits can take the place of ours.
 
     pub use crate::case::cell::{
         AgentDifference, CellBase, CellDescription, CellEntry, CellExecutor as Executor,
-        CellExecutorKind, CellSettings, CellTrees, DifferenceRules, ExecCode, ExecError,
-        ExecRequest, ExecResult, FILE_BYTES_MAX, LIST_ENTRIES_MAX, LocalCell, LocalSettings,
-        SandboxedCell, StepAccess, StepLimits, TrialCell,
+        CellExecutorKind, CellSettings, CellTrees, ContainerCell, ContainerHost, ContainerSettings,
+        DifferenceRules, ExecCode, ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX,
+        LIST_ENTRIES_MAX, LocalCell, LocalSettings, SandboxedCell, StepAccess, StepLimits,
+        TrialCell,
     };
     pub use crate::case::grade::{
         GradeError, GradeInputs, Grader, GraderScore, GraderWeight, Overall, built_in_grader,

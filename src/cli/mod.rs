@@ -14,7 +14,7 @@ mod remote;
 mod serve;
 mod stdio;
 
-use crate::case::cell::serve_step;
+use crate::case::cell::{serve_container, serve_keeper, serve_step};
 use crate::telemetry::log_format;
 
 use std::ffi::OsString;
@@ -86,6 +86,12 @@ enum CliCommand {
     /// Run one command of a Cell on this host
     #[command(hide = true)]
     CellStep,
+    /// Run the commands of a Cell in this container
+    #[command(hide = true)]
+    CellContainer,
+    /// Remove what a Cell has once its supervisor is gone
+    #[command(hide = true)]
+    CellKeeper,
     /// Serve one run to the host of this virtual machine
     #[cfg(feature = "firecracker")]
     #[command(hide = true)]
@@ -103,7 +109,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return serve_in_queue(serve);
         }
         // Without anything that the command would inherit.
-        Ok(CommandLine { command: CliCommand::CellStep }) => return cell_step(),
+        Ok(CommandLine { command: CliCommand::CellStep }) => return cell_process(serve_step),
+        Ok(CommandLine { command: CliCommand::CellContainer }) => {
+            return cell_process(serve_container);
+        }
+        Ok(CommandLine { command: CliCommand::CellKeeper }) => return cell_process(serve_keeper),
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => {
             Err(Failure::Usage(one_line(&without_hidden(error).to_string())))
@@ -165,9 +175,9 @@ fn serve_in_queue(serve: serve::ServeCommand) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Runs one command of a Cell, as the process on the other side of stdin says.
-fn cell_step() -> ExitCode {
-    match serve_step() {
+/// Does for a Cell what the process on the other side of stdin says.
+fn cell_process(serve: fn() -> io::Result<()>) -> ExitCode {
+    match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(failure::SANDBOX),
     }
@@ -193,8 +203,8 @@ impl CliCommand {
             Self::Helper(Deferred(helper)) => helper.run(),
             Self::Task(Deferred(task)) => task.run(),
             Self::Case(Deferred(case)) => case.run(),
-            // Unreachable: `main` calls `cell_step`, before anything is prepared.
-            Self::CellStep => Ok(0),
+            // Unreachable: `main` calls `cell_process`, before anything is prepared.
+            Self::CellStep | Self::CellContainer | Self::CellKeeper => Ok(0),
             #[cfg(feature = "firecracker")]
             Self::GuestInit(Deferred(guest)) => guest.run(),
         }

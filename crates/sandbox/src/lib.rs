@@ -66,5 +66,5 @@ pub mod engine {
     pub use crate::pool::host_id::{HostId, SANDBOXES_MAX};
     pub use crate::supervise::report::BEFORE_PROGRAM;
     pub use crate::sys::terminal::terminal_size;
-    pub use crate::sys::{detached_mount, survive_file_size_limit};
+    pub use crate::sys::{Rusage, detached_mount, reap, survive_file_size_limit};
 }

@@ -5,8 +5,8 @@ mod capture;
 mod error;
 mod executor;
 mod files;
+mod host;
 mod layout;
-mod local;
 mod plan;
 mod request;
 mod result;
@@ -17,7 +17,10 @@ mod stage;
 pub use error::{ExecCode, ExecError};
 pub use executor::{AgentDifference, CellDescription, CellExecutor, DifferenceRules, TrialCell};
 pub use files::{CellEntry, FILE_BYTES_MAX, LIST_ENTRIES_MAX};
-pub use local::{LocalCell, LocalSettings, serve_step};
+pub use host::{
+    ContainerCell, ContainerHost, ContainerSettings, LocalCell, LocalSettings, serve_container,
+    serve_keeper, serve_step,
+};
 pub use plan::{CellExecutorKind, CellSettings, StepLimits};
 pub use request::{ExecRequest, STDIN_BYTES_MAX, StepAccess, TIMEOUT_DEFAULT};
 pub use result::ExecResult;

@@ -84,7 +84,7 @@ impl CellSettings {
     /// chooses.
     ///
     /// # Errors
-    /// The Case needs what is not built yet.
+    /// The Case needs what is not built yet, or names no image for the container that was asked for.
     pub fn of(
         case: &Case,
         asked: Option<CellExecutorKind>,
@@ -94,8 +94,10 @@ impl CellSettings {
             None => CellExecutorKind::Sandboxed,
         };
         let kind = asked.unwrap_or(chosen);
-        if kind == CellExecutorKind::Container {
-            return Err(not_built("container"));
+        if kind == CellExecutorKind::Container && case.container.is_none() {
+            let words = "container: the Case names no image";
+            let error = ExecError::new(ExecCode::BackendUnavailable, words);
+            return Err(error.with("part", "container"));
         }
         if case.environment.as_ref().is_some_and(|environment| environment.venv) {
             return Err(not_built("environment"));
@@ -171,7 +173,6 @@ mod tests {
         for (yaml, part) in [
             ("environment: {}\n", "environment"),
             ("environment: {kind: command, commands: [make]}\n", "environment"),
-            ("container: {image: a}\n", "container"),
             ("setup: {run: [make]}\n", "setup.run"),
             ("setup: {stub: [{file: a.py, function: f}]}\n", "setup.stub"),
             ("source: {path: src, isolation: clone}\n", "source.isolation"),
@@ -181,5 +182,7 @@ mod tests {
             assert_eq!(settings(yaml, None).unwrap_err(), part, "{yaml}");
         }
         assert_eq!(settings("", Some(CellExecutorKind::Container)).unwrap_err(), "container");
+        let (_, kind) = settings("container: {image: a}\n", None).unwrap();
+        assert_eq!(kind, CellExecutorKind::Container);
     }
 }

@@ -13,10 +13,11 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::case::cell::{
-    CellExecutor, CellExecutorKind, CellSettings, ExecCode, ExecError, ExecRequest, ExecResult,
-    LocalCell, LocalSettings, SandboxedCell, TIMEOUT_DEFAULT,
+    CellExecutor, CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings,
+    ExecCode, ExecError, ExecRequest, ExecResult, LocalCell, LocalSettings, SandboxedCell,
+    TIMEOUT_DEFAULT,
 };
-use crate::case::file::{CaseFaults, load_case};
+use crate::case::file::{Case, CaseFaults, load_case};
 use crate::cli::failure::{BY_SIGNAL, Failure, OTHER_LIMIT, SANDBOX, TIME_LIMIT};
 use crate::cli::foreground::Foreground;
 use crate::cli::options::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
@@ -106,7 +107,7 @@ impl CaseExecCommand {
         let foreground = Foreground::begin()?;
         let cancel = foreground.watch().cancel;
         let ended = CellSettings::of(&checked.case, asked)
-            .and_then(|(settings, kind)| open(settings, kind, cancel))
+            .and_then(|(settings, kind)| open(&checked.case, settings, kind, cancel))
             .and_then(|cell| {
                 cell.start()?;
                 let ended = cell.run(&request);
@@ -128,13 +129,14 @@ impl CaseExecCommand {
 }
 
 fn open(
+    case: &Case,
     settings: CellSettings,
     kind: CellExecutorKind,
     cancel: CancelToken,
 ) -> Result<Box<dyn CellExecutor>, ExecError> {
     match kind {
         CellExecutorKind::Local => {
-            let helper = env::current_exe().map_err(|error| unavailable(kind, &error))?;
+            let helper = own_program(kind)?;
             let settings = LocalSettings { cell: settings, base: env::temp_dir(), helper };
             Ok(Box::new(LocalCell::new(settings, cancel)))
         }
@@ -142,8 +144,27 @@ fn open(
             let executor = sandbox_executor().map_err(|failure| unavailable(kind, &failure))?;
             Ok(Box::new(SandboxedCell::new(Arc::new(executor), settings, cancel)))
         }
-        CellExecutorKind::Container => Err(unavailable(kind, &"it is not supported yet")),
+        CellExecutorKind::Container => {
+            let container = case.container.clone();
+            let container = container.ok_or_else(|| unavailable(kind, &"the Case has none"))?;
+            let passed = container.env_passthrough.iter();
+            let host = ContainerHost {
+                base: env::temp_dir(),
+                helper: own_program(kind)?,
+                search_path: env::var_os("PATH").unwrap_or_default(),
+                variables: passed
+                    .filter_map(|name| Some((name.clone(), env::var(name).ok()?)))
+                    .collect(),
+            };
+            let settings = ContainerSettings { cell: settings, container, host };
+            Ok(Box::new(ContainerCell::new(settings, cancel)))
+        }
     }
+}
+
+/// This program, which runs the commands of a Cell.
+fn own_program(kind: CellExecutorKind) -> Result<PathBuf, ExecError> {
+    env::current_exe().map_err(|error| unavailable(kind, &error))
 }
 
 fn sandbox_executor() -> Result<SandboxExecutor, SetupFailure> {

@@ -11,15 +11,18 @@ use tempfile::TempDir;
 
 use cofferdam::case::file::load_case;
 use cofferdam::cases::{
-    CellExecutorKind, CellSettings, ExecRequest, Executor, LocalCell, LocalSettings, SandboxedCell,
+    CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings, ExecRequest,
+    Executor, LocalCell, LocalSettings, SandboxedCell,
 };
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_test_support::{Host, host};
 
-pub const EXECUTORS: [CellExecutorKind; 2] = [CellExecutorKind::Sandboxed, CellExecutorKind::Local];
+use super::engine::{IMAGE, TestEngine};
 
-/// A Case with a source, and the place where local Cells are.
+/// A Case with a source, and the place where the Cells are that are directories of the host.
 pub struct Scene {
+    // Dropped before its files.
+    engine: Option<TestEngine>,
     place: TempDir,
     host: Host,
 }
@@ -53,14 +56,33 @@ impl Scene {
         }
         symlink("dir/inner", source.join("link")).unwrap();
         fs::create_dir(place.path().join("cells")).unwrap();
-        Some(Self { place, host })
+        let engine = TestEngine::new(place.path());
+        Some(Self { engine, place, host })
     }
 
-    /// The directory of the Case, whose limits are `limits`.
-    fn case(&self, limits: &str) -> PathBuf {
+    /// The executors that this machine can have.
+    pub fn executors(&self) -> Vec<CellExecutorKind> {
+        let all =
+            [CellExecutorKind::Sandboxed, CellExecutorKind::Local, CellExecutorKind::Container];
+        let is_there =
+            |kind: &CellExecutorKind| *kind != CellExecutorKind::Container || self.engine.is_some();
+        all.into_iter().filter(is_there).collect()
+    }
+
+    /// podman, if this machine has it.
+    pub fn engine(&self) -> Option<&TestEngine> {
+        self.engine.as_ref()
+    }
+
+    /// The directory of the Case, whose other blocks are `limits`.
+    pub fn case(&self, limits: &str) -> PathBuf {
         let directory = self.place.path().join("case");
         let head = "id: a\ntask: {prompt: p}\nmatrix: {harnesses: [nop], models: [m]}\n";
-        let text = format!("{head}source: {{path: src}}\n{limits}\n");
+        let container = match limits.contains("container:") {
+            true => String::new(),
+            false => format!("container: {{image: '{IMAGE}'}}\n"),
+        };
+        let text = format!("{head}source: {{path: src}}\n{container}{limits}\n");
         fs::write(directory.join("case.yaml"), text).unwrap();
         directory
     }
@@ -93,8 +115,26 @@ impl Scene {
                 let settings = LocalSettings { cell, base: self.cells(), helper: binary() };
                 Box::new(LocalCell::new(settings, cancel))
             }
-            _ => Box::new(SandboxedCell::new(self.host.backend(), cell, cancel)),
+            CellExecutorKind::Container => {
+                Box::new(ContainerCell::new(self.container_settings(cell, ""), cancel))
+            }
+            CellExecutorKind::Sandboxed => {
+                Box::new(SandboxedCell::new(self.host.backend(), cell, cancel))
+            }
         }
+    }
+
+    /// A container Cell of the Case with the block `container`, or with one of the image alone.
+    pub fn container_settings(&self, cell: CellSettings, container: &str) -> ContainerSettings {
+        let case = load_case(&self.case(container)).unwrap().case;
+        let search_path = self.engine.as_ref().map(TestEngine::search_path).unwrap_or_default();
+        let host = ContainerHost {
+            base: self.cells(),
+            helper: binary(),
+            search_path: search_path.into(),
+            variables: [].into(),
+        };
+        ContainerSettings { cell, container: case.container.unwrap(), host }
     }
 
     pub fn started(&self, kind: CellExecutorKind, limits: &str) -> Box<dyn Executor> {
@@ -112,6 +152,7 @@ impl Scene {
             kind.word(),
         ]);
         command.env("TMPDIR", self.cells()).env("HOST_SECRET", "of the host");
+        command.envs(self.engine.as_ref().map(|engine| ("PATH", engine.search_path())));
         if let Some(cwd) = &request.cwd {
             command.arg("--cwd").arg(cwd);
         }

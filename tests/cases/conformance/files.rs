@@ -4,7 +4,7 @@ use cofferdam::cases::{
     CellEntry, CellExecutorKind, EntryType, ExecCode, ExecRequest, Executor, FILE_BYTES_MAX,
 };
 
-use super::doors::{EXECUTORS, Scene, by_library};
+use super::doors::{Scene, by_library};
 use super::{entries, exited, has};
 
 /// What is done to a file.
@@ -195,7 +195,7 @@ fn lines(entries: &[CellEntry]) -> Vec<u8> {
 fn files_are_put_read_removed_and_listed_inside_the_cell_only() {
     let Some(scene) = Scene::new() else { return };
     let mut wrong = Vec::new();
-    for kind in EXECUTORS {
+    for kind in scene.executors() {
         let cell = scene.started(kind, "");
         for row in rows() {
             let fault = fault(cell.as_ref(), &row);
@@ -210,7 +210,7 @@ fn files_are_put_read_removed_and_listed_inside_the_cell_only() {
 #[test]
 fn an_absolute_path_is_the_one_that_commands_see() {
     let Some(scene) = Scene::new() else { return };
-    for kind in EXECUTORS {
+    for kind in scene.executors() {
         let cell = scene.started(kind, "");
         let described = cell.describe().unwrap();
         for directory in [described.sandbox, described.env] {

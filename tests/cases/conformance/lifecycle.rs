@@ -8,7 +8,7 @@ use serde_json::json;
 use cofferdam::cases::{CellSettings, ExecCode, ExecRequest, Executor};
 use cofferdam_core::sync::cancel::CancelToken;
 
-use super::doors::{EXECUTORS, Scene, by_library};
+use super::doors::{Scene, by_library};
 use super::{exited, has};
 
 /// The guarantees that have a test of their own here.
@@ -37,7 +37,7 @@ fn all_codes(cell: &dyn Executor) -> [Option<ExecCode>; 4] {
 #[test]
 fn a_cell_answers_from_its_start_to_its_first_stop() {
     let Some(scene) = Scene::new() else { return };
-    for kind in EXECUTORS {
+    for kind in scene.executors() {
         let cell = scene.cell(kind, "");
         assert_eq!(all_codes(cell.as_ref()), [Some(ExecCode::NotStarted); 4], "{kind:?}");
         cell.start().unwrap();
@@ -55,7 +55,7 @@ fn a_cell_answers_from_its_start_to_its_first_stop() {
 #[test]
 fn a_failed_start_leaves_nothing() {
     let Some(scene) = Scene::new() else { return };
-    for kind in EXECUTORS {
+    for kind in scene.executors() {
         let source = Some(PathBuf::from("/no/such/source"));
         let settings = CellSettings { source, ..CellSettings::default() };
         let cell = scene.cell_of(kind, settings, CancelToken::new().unwrap());
@@ -68,7 +68,7 @@ fn a_failed_start_leaves_nothing() {
 #[test]
 fn files_last_for_the_cell_and_the_source_is_unchanged() {
     let Some(scene) = Scene::new() else { return };
-    for kind in EXECUTORS {
+    for kind in scene.executors() {
         let cell = scene.started(kind, "");
         let write = "echo new > kept.txt; echo t > $TMPDIR/t; echo h > $HOME/h; echo e > ../env/e";
         assert!(has(&shell(cell.as_ref(), write), &exited(0, "")), "{kind:?}");
@@ -85,7 +85,7 @@ fn files_last_for_the_cell_and_the_source_is_unchanged() {
 #[test]
 fn a_cancelled_command_ends_and_is_a_result() {
     let Some(scene) = Scene::new() else { return };
-    for kind in EXECUTORS {
+    for kind in scene.executors() {
         let cancel = CancelToken::new().unwrap();
         let cell = scene.cell_of(kind, CellSettings::default(), cancel.clone());
         cell.start().unwrap();

@@ -14,10 +14,10 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::descendants::DEATH_WAIT;
-use super::message::{StepOrder, StepReply, receive, send};
 use crate::case::cell::capture::StepOutput;
 use crate::case::cell::error::ExecError;
+use crate::case::cell::host::descendants::DEATH_WAIT;
+use crate::case::cell::host::message::{StepOrder, StepReply, receive, send};
 use crate::case::cell::request::CellStep;
 use cofferdam_core::Stream;
 use cofferdam_core::sync::cancel::CancelToken;

@@ -1,4 +1,4 @@
-//! What the executor and the process above a command tell each other.
+//! What an executor and the process above a command tell each other.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -39,7 +39,7 @@ pub(super) enum StepReply {
 }
 
 /// How a program ended, and what it used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EndedStep {
     /// Its exit code; 0 if a signal ended it.
     pub(super) code: u8,

@@ -3,27 +3,23 @@
 //! Each command has a process of ours above it (`helper.rs`), which adopts whatever the command leaves behind and
 //! kills it, so that also a process in a session of its own ends with the command.
 
-mod descendants;
-mod directory;
 mod helper;
-mod message;
 mod process;
 
 use std::path::PathBuf;
 
-use nix::errno::Errno;
-
-use self::directory::CellDirectory;
-use self::message::StepReply;
 use self::process::{StepEnd, StepProcess, Stopped};
-use super::capture::StepOutput;
-use super::error::{ExecCode, ExecError};
-use super::executor::{CellDescription, CellExecutor};
-use super::files::{CellEntry, CellFiles};
-use super::plan::{CellExecutorKind, CellSettings};
-use super::request::ExecRequest;
-use super::result::{ExecResult, StepControls, StepUsage};
-use super::stage::CellStage;
+use super::directory::CellDirectory;
+use super::ended::result;
+use super::message::EndedStep;
+use crate::case::cell::capture::StepOutput;
+use crate::case::cell::error::ExecError;
+use crate::case::cell::executor::{CellDescription, CellExecutor};
+use crate::case::cell::files::CellEntry;
+use crate::case::cell::plan::{CellExecutorKind, CellSettings};
+use crate::case::cell::request::ExecRequest;
+use crate::case::cell::result::{ExecResult, StepControls};
+use crate::case::cell::stage::CellStage;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{Enforced, LimitKind, Outcome};
 
@@ -59,11 +55,6 @@ impl LocalCell {
         Self { settings, cancel, stage: CellStage::default() }
     }
 
-    fn files<'cell>(&self, directory: &'cell CellDirectory) -> CellFiles<'cell> {
-        let (layout, owner) = (directory.layout(), CellDirectory::owner());
-        CellFiles { root: directory.root(), layout, owner }
-    }
-
     fn run_in(
         &self,
         directory: &CellDirectory,
@@ -72,15 +63,22 @@ impl LocalCell {
         let step = request.checked(directory.layout())?;
         let output = StepOutput::new(&self.settings.cell.limits);
         let process = StepProcess::start(&self.settings.helper, &step, &request.stdin)?;
-        let end = process.supervise(request.timeout, &self.cancel, &output)?;
-        result(request, end, &output)
+        let StepEnd { reply, stopped } =
+            process.supervise(request.timeout, &self.cancel, &output)?;
+        let controls =
+            StepControls { executor: CellExecutorKind::Local, not_enforced: not_enforced() };
+        result(request, reply, |ended| outcome(ended, stopped), &output, controls)
     }
 }
 
 impl CellExecutor for LocalCell {
     fn start(&self) -> Result<(), ExecError> {
         let LocalSettings { cell, base, .. } = &self.settings;
-        self.stage.start(|| CellDirectory::make(base, cell.source.as_deref()))
+        self.stage.start(|| {
+            let directory = CellDirectory::make(base)?;
+            directory.fill(cell.source.as_deref())?;
+            Ok(directory)
+        })
     }
 
     fn run(&self, request: &ExecRequest) -> Result<ExecResult, ExecError> {
@@ -88,19 +86,19 @@ impl CellExecutor for LocalCell {
     }
 
     fn put(&self, path: &str, content: &[u8], mode: u32) -> Result<(), ExecError> {
-        self.stage.with(|directory| self.files(directory).put(path, content, mode))
+        self.stage.with(|directory| directory.files().put(path, content, mode))
     }
 
     fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
-        self.stage.with(|directory| self.files(directory).get(path))
+        self.stage.with(|directory| directory.files().get(path))
     }
 
     fn remove(&self, path: &str) -> Result<(), ExecError> {
-        self.stage.with(|directory| self.files(directory).remove(path))
+        self.stage.with(|directory| directory.files().remove(path))
     }
 
     fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
-        self.stage.with(|directory| self.files(directory).list(path))
+        self.stage.with(|directory| directory.files().list(path))
     }
 
     fn stop(&self) {
@@ -125,38 +123,12 @@ fn not_enforced() -> Vec<String> {
     NOT_ENFORCED.iter().map(|name| format!("{name}: {REASON}")).collect()
 }
 
-fn result(
-    request: &ExecRequest,
-    end: StepEnd,
-    output: &StepOutput,
-) -> Result<ExecResult, ExecError> {
-    let controls = StepControls { executor: CellExecutorKind::Local, not_enforced: not_enforced() };
-    let ended = match end.reply {
-        StepReply::BadCwd { errno } => {
-            let words = format!("cwd: {}", Errno::from_raw(errno));
-            return Err(ExecError::new(ExecCode::InvalidCwd, words));
-        }
-        StepReply::NotExecuted { errno: libc::E2BIG } => {
-            return Err(ExecError::new(ExecCode::InvalidArgv, "argv and env are too long"));
-        }
-        StepReply::NotExecuted { errno } => {
-            return Ok(ExecResult::not_executed(request, errno, controls));
-        }
-        StepReply::Failed { step, errno } => {
-            return Err(ExecError::failed("helper", format!("{step}: {}", Errno::from_raw(errno))));
-        }
-        StepReply::Ended(ended) => ended,
-    };
-    let outcome = match (end.stopped, ended.signal) {
+/// How a command ended.
+fn outcome(ended: EndedStep, stopped: Option<Stopped>) -> Outcome {
+    match (stopped, ended.signal) {
         (Some(Stopped::Late), _) => Outcome::LimitHit { kind: LimitKind::WallTime, code: None },
         (Some(Stopped::Cancelled), _) => Outcome::Cancelled,
         (None, Some(signal)) => Outcome::Signaled { signal },
         (None, None) => Outcome::Exited { code: ended.code },
-    };
-    let usage = StepUsage {
-        wall_ms: Some(ended.wall_ms),
-        cpu_ms: Some(ended.cpu_ms),
-        memory_peak_bytes: Some(ended.memory_peak_bytes),
-    };
-    Ok(ExecResult::of(request, outcome, output.take(), usage, controls))
+    }
 }

@@ -17,8 +17,8 @@ use nix::sys::time::TimeVal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
-use super::descendants::kill_descendants;
-use super::message::{EndedStep, StepOrder, StepReply, receive, send};
+use crate::case::cell::host::descendants::kill_descendants;
+use crate::case::cell::host::message::{EndedStep, StepOrder, StepReply, receive, send};
 
 /// Runs the command that comes over stdin, a socket, and answers there how it ended. When the other end closes it
 /// for writing, the command is killed. When this returns, all that the command started is dead.

@@ -15,7 +15,7 @@ use cofferdam_core::values::deadline::Deadline;
 /// How long what was killed may take to die.
 pub(super) const DEATH_WAIT: Duration = Duration::from_secs(8);
 /// How often those who are alive are killed again: a process may have made another meanwhile.
-const AGAIN_EVERY: Duration = Duration::from_millis(1);
+pub(super) const AGAIN_EVERY: Duration = Duration::from_millis(1);
 
 /// Kills all processes below this one, which adopts orphans, until none is left. Returns whether that is so.
 pub(super) fn kill_descendants() -> bool {

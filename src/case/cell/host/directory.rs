@@ -1,16 +1,17 @@
-//! The directory of a local Cell.
+//! The directory of a Cell on the host.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::{getegid, geteuid};
 use uuid::Uuid;
 
 use crate::case::cell::error::ExecError;
+use crate::case::cell::files::CellFiles;
 use crate::case::cell::layout::CellLayout;
 use crate::case::cell::source::copy_source;
 use cofferdam_tree::{Owner, remove_tree};
@@ -23,6 +24,7 @@ const HOME: &str = "home";
 /// The directory of one Cell, with mode 0700. It is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct CellDirectory {
+    parent: PathBuf,
     base: File,
     name: OsString,
     root: File,
@@ -30,8 +32,8 @@ pub(super) struct CellDirectory {
 }
 
 impl CellDirectory {
-    /// Makes one in `base`, with a copy of `source`.
-    pub(super) fn make(base: &Path, source: Option<&Path>) -> Result<Self, ExecError> {
+    /// Makes one in `base`, whose sandbox is empty.
+    pub(super) fn make(base: &Path) -> Result<Self, ExecError> {
         let name = OsString::from(format!("cofferdam-cell-{}", Uuid::new_v4().simple()));
         let create = |path: &Path| DirBuilder::new().mode(MODE).create(path);
         let opened = || -> io::Result<Self> {
@@ -40,19 +42,32 @@ impl CellDirectory {
             let base = File::open(&absolute)?;
             create(&path)?;
             let (root, layout) = (File::open(&path)?, CellLayout::on_host(&path));
-            Ok(Self { base, name: name.clone(), root, layout })
+            Ok(Self { parent: absolute, base, name: name.clone(), root, layout })
         };
         let made = opened().map_err(|error| ExecError::failed("make directory", error))?;
         let layout = made.layout();
         for directory in [layout.sandbox(), layout.env(), layout.tmp(), &layout.tmp().join(HOME)] {
             create(directory).map_err(|error| ExecError::failed("make directory", error))?;
         }
-        if let Some(source) = source {
-            let sandbox = File::open(layout.sandbox());
-            let sandbox = sandbox.map_err(|error| ExecError::failed("open sandbox", error))?;
-            copy_source(source, sandbox.as_fd(), Self::owner())?;
-        }
         Ok(made)
+    }
+
+    /// Copies `source`, if there is one, into the sandbox. No command has run yet.
+    pub(super) fn fill(&self, source: Option<&Path>) -> Result<(), ExecError> {
+        let Some(source) = source else { return Ok(()) };
+        let sandbox = File::open(self.layout.sandbox());
+        let sandbox = sandbox.map_err(|error| ExecError::failed("open sandbox", error))?;
+        copy_source(source, sandbox.as_fd(), Self::owner())
+    }
+
+    /// Its files, as they are put and read.
+    pub(super) fn files(&self) -> CellFiles<'_> {
+        CellFiles { root: self.root.as_fd(), layout: &self.layout, owner: Self::owner() }
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> PathBuf {
+        self.parent.join(&self.name)
     }
 
     /// Where the files are.
@@ -60,13 +75,8 @@ impl CellDirectory {
         &self.layout
     }
 
-    /// The directory.
-    pub(super) fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
-    }
-
     /// The owner of the files: the caller.
-    pub(super) fn owner() -> Owner {
+    fn owner() -> Owner {
         Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() }
     }
 }

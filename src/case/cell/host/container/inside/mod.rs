@@ -1,0 +1,187 @@
+//! The helper in a container: its first process, which runs every command that comes over stdin.
+//!
+//! Nothing in the container can read its memory or its pipe, and the kernel lets no process of the container kill
+//! it. When stdin ends it returns, and the kernel kills what is left.
+
+mod facts;
+mod step;
+mod take_over;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_dumpable;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::getpid;
+
+use self::facts::container_facts;
+pub(super) use self::facts::namespaces;
+use self::step::InnerStep;
+use self::take_over::take_over;
+use super::frame::{FrameBuffer, FrameKind, PipeFrame, frame};
+use super::order::{ContainerOrder, ContainerReply, LimitEvents};
+use crate::case::cell::host::message::{EndedStep, StepOrder, StepReply};
+
+/// Bytes read at a time.
+const BUFFER_BYTES: usize = 64 << 10;
+/// The most bytes of stdin that wait for their order.
+const STDIN_BYTES_MAX: usize = 16 << 20;
+
+/// The helper and its pipe.
+#[derive(Debug)]
+struct InnerHelper {
+    input: File,
+    output: File,
+    arrived: FrameBuffer,
+    signals: SignalFd,
+    /// Stdin of the next command.
+    stdin: Vec<u8>,
+    step: Option<InnerStep>,
+}
+
+/// Serves the executor at the other end of stdin and stdout until it closes stdin.
+///
+/// # Errors
+/// This is not the first process of a container, or the other end sends something else.
+pub fn serve_container() -> io::Result<()> {
+    // It kills every process that it sees.
+    if getpid().as_raw() != 1 {
+        return Err(io::Error::other("this is not the first process of a container"));
+    }
+    set_dumpable(false)?;
+    let mut children = SigSet::empty();
+    children.add(Signal::SIGCHLD);
+    children.thread_block()?;
+    let mut helper = InnerHelper {
+        input: File::from(io::stdin().as_fd().try_clone_to_owned()?),
+        output: File::from(io::stdout().as_fd().try_clone_to_owned()?),
+        arrived: FrameBuffer::default(),
+        signals: SignalFd::with_flags(&children, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?,
+        stdin: Vec::new(),
+        step: None,
+    };
+    helper.send(FrameKind::Hello, &serde_json::to_vec(&container_facts())?)?;
+    while helper.turn()? {}
+    Ok(())
+}
+
+impl InnerHelper {
+    /// Waits for something to happen and deals with it. Returns whether there may be more.
+    fn turn(&mut self) -> io::Result<bool> {
+        let (has_input, has_child) = self.wait()?;
+        if has_input && !self.read()? {
+            return Ok(false);
+        }
+        if has_child {
+            while self.signals.read_signal()?.is_some() {}
+        }
+        while let Some(PipeFrame { kind, payload }) = self.arrived.next()? {
+            self.take(kind, payload)?;
+        }
+        let Some(step) = &mut self.step else { return Ok(true) };
+        let done = step.advance(&mut self.output)?;
+        if let Some(reply) = done {
+            self.step = None;
+            self.send(FrameKind::Reply, &serde_json::to_vec(&reply)?)?;
+        }
+        Ok(true)
+    }
+
+    /// Waits for input, the end of a child, and what the command that runs waits for.
+    fn wait(&self) -> io::Result<(bool, bool)> {
+        let mut sources = vec![
+            PollFd::new(self.input.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+        ];
+        let mut timeout = PollTimeout::NONE;
+        if let Some(step) = &self.step {
+            sources.extend(step.sources().map(|(pipe, flags)| PollFd::new(pipe, flags)));
+            if let Some(remaining) = step.remaining() {
+                // Rounded up, so that the deadline has passed then.
+                let wait = remaining + Duration::from_millis(1);
+                timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+            }
+        }
+        match poll(&mut sources, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let is_ready = |at: usize| sources.get(at).is_some_and(|source| source.any() == Some(true));
+        Ok((is_ready(0), is_ready(1)))
+    }
+
+    /// Reads what has arrived. Returns false at the end.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let count = self.input.read(&mut buffer)?;
+        self.arrived.add(buffer.get(..count).unwrap_or_default());
+        Ok(count > 0)
+    }
+
+    fn take(&mut self, kind: FrameKind, payload: Vec<u8>) -> io::Result<()> {
+        match (kind, &mut self.step) {
+            (FrameKind::Kill, Some(step)) => step.cancel(),
+            // The command ended meanwhile.
+            (FrameKind::Kill, None) => {}
+            (FrameKind::Stdin, None) if self.stdin.len() + payload.len() <= STDIN_BYTES_MAX => {
+                self.stdin.extend(payload);
+            }
+            (FrameKind::Order, None) => self.obey(serde_json::from_slice(&payload)?)?,
+            _ => return Err(io::Error::other("an unexpected frame")),
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, order: ContainerOrder) -> io::Result<()> {
+        let stdin = std::mem::take(&mut self.stdin);
+        let reply = match order {
+            ContainerOrder::Run { step, timeout_ms } => {
+                match self.begin(&step, stdin, Duration::from_millis(timeout_ms)) {
+                    Ok(step) => {
+                        self.step = Some(step);
+                        return Ok(());
+                    }
+                    Err(reply) => reply,
+                }
+            }
+            ContainerOrder::TakeOver { path, uid, gid } => match take_over(&path, uid, gid) {
+                Ok(()) => StepReply::Ended(EndedStep::default()),
+                Err(error) => failed("take over", &error),
+            },
+        };
+        let reply = ContainerReply { reply, stopped: None, events: LimitEvents::default() };
+        self.send(FrameKind::Reply, &serde_json::to_vec(&reply)?)
+    }
+
+    fn begin(
+        &self,
+        order: &StepOrder,
+        stdin: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<InnerStep, StepReply> {
+        if let Err(error) = std::env::set_current_dir(&order.cwd) {
+            return Err(StepReply::BadCwd { errno: errno_of(&error) });
+        }
+        let started = InnerStep::start(order, stdin, timeout);
+        // So that the directory can be removed.
+        let _ = std::env::set_current_dir("/");
+        started.map_err(|error| StepReply::NotExecuted { errno: errno_of(&error) })
+    }
+
+    fn send(&mut self, kind: FrameKind, payload: &[u8]) -> io::Result<()> {
+        self.output.write_all(&frame(kind, payload)?)
+    }
+}
+
+fn failed(step: &str, error: &io::Error) -> StepReply {
+    StepReply::Failed { step: step.to_owned(), errno: errno_of(error) }
+}
+
+fn errno_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EINVAL)
+}

@@ -1,0 +1,153 @@
+//! The executor of containers: podman or docker runs one over the directory of the Cell, shown at its own path.
+//!
+//! The container's first process is our own program (`inside/`), which runs every command and kills all that it
+//! started. It is ordered through the pipe of the attached engine (`link.rs`); when our end closes, the container ends
+//! and is removed. What is left then, images and the directory, is removed by a process of its own (`keeper.rs`), also
+//! after our death.
+
+mod call;
+mod controls;
+mod engine;
+mod environment;
+mod frame;
+mod image;
+mod inside;
+mod keeper;
+mod link;
+mod order;
+mod settings;
+mod started;
+
+use self::engine::unavailable;
+use self::environment::changed_variables;
+use self::link::LinkWatch;
+use self::order::{ContainerOrder, ContainerReply, outcome};
+use self::started::{CASE_VARIABLE, StartedContainer};
+use super::ended::result;
+use super::message::{EndedStep, StepOrder};
+use crate::case::cell::capture::StepOutput;
+use crate::case::cell::error::ExecError;
+use crate::case::cell::executor::{CellDescription, CellExecutor};
+use crate::case::cell::files::CellEntry;
+use crate::case::cell::plan::CellExecutorKind;
+use crate::case::cell::request::{CellStep, ExecRequest};
+use crate::case::cell::result::{ExecResult, StepControls};
+use crate::case::cell::stage::CellStage;
+use cofferdam_core::sync::cancel::CancelToken;
+
+pub use self::inside::serve_container;
+pub use self::keeper::serve_keeper;
+pub use self::settings::{ContainerHost, ContainerSettings};
+
+/// A Cell whose commands run in a container, one after the other, as the caller without any capability, without a
+/// network but their own loopback.
+#[derive(Debug)]
+pub struct ContainerCell {
+    settings: ContainerSettings,
+    cancel: CancelToken,
+    stage: CellStage<StartedContainer>,
+}
+
+impl ContainerCell {
+    /// A Cell that is not started. `cancel` ends its commands.
+    pub fn new(settings: ContainerSettings, cancel: CancelToken) -> Self {
+        Self { settings, cancel, stage: CellStage::default() }
+    }
+
+    /// Makes an image of the container as it is now, after provisioning and setup, and goes on in a fresh container
+    /// from it, which does not show the directory of the Case. The image is removed with the Cell.
+    ///
+    /// # Errors
+    /// The Cell is not started, or the engine fails.
+    pub fn commit(&self) -> Result<(), ExecError> {
+        self.stage.with(|started| started.commit(&self.cancel))
+    }
+
+    /// Goes on in a fresh container from the image that [`ContainerCell::commit`] made: without what commands did
+    /// outside of the directory of the Cell since then.
+    ///
+    /// # Errors
+    /// As [`ContainerCell::commit`].
+    pub fn renew(&self) -> Result<(), ExecError> {
+        self.stage.with(|started| started.renew(&self.cancel))
+    }
+
+    fn run_in(
+        &self,
+        started: &StartedContainer,
+        request: &ExecRequest,
+    ) -> Result<ExecResult, ExecError> {
+        let order = order(started, request)?;
+        let output = StepOutput::new(&self.settings.cell.limits);
+        let watch = LinkWatch { timeout: request.timeout, cancel: &self.cancel };
+        let done = started.obey(&order, &request.stdin, watch, &output)?;
+        let ContainerReply { reply, stopped, events } = done;
+        let controls = StepControls {
+            executor: CellExecutorKind::Container,
+            not_enforced: started.controls().not_enforced.clone(),
+        };
+        let outcome = |ended: EndedStep| outcome(ended.code, ended.signal, stopped, events);
+        result(request, reply, outcome, &output, controls)
+    }
+}
+
+impl CellExecutor for ContainerCell {
+    fn start(&self) -> Result<(), ExecError> {
+        self.stage.start(|| StartedContainer::make(&self.settings, &self.cancel))
+    }
+
+    fn run(&self, request: &ExecRequest) -> Result<ExecResult, ExecError> {
+        self.stage.with(|started| self.run_in(started, request))
+    }
+
+    fn put(&self, path: &str, content: &[u8], mode: u32) -> Result<(), ExecError> {
+        self.stage.with(|started| started.directory().files().put(path, content, mode))
+    }
+
+    fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
+        self.stage.with(|started| started.directory().files().get(path))
+    }
+
+    fn remove(&self, path: &str) -> Result<(), ExecError> {
+        self.stage.with(|started| started.directory().files().remove(path))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
+        self.stage.with(|started| started.directory().files().list(path))
+    }
+
+    fn stop(&self) {
+        self.stage.stop();
+    }
+
+    fn describe(&self) -> Result<CellDescription, ExecError> {
+        self.stage.with(|started| {
+            let layout = started.directory().layout();
+            let controls = started.controls().clone();
+            Ok(CellDescription {
+                kind: CellExecutorKind::Container,
+                sandbox: layout.sandbox().to_owned(),
+                env: layout.env().to_owned(),
+                enforced: controls.enforced,
+                not_enforced: controls.not_enforced,
+            })
+        })
+    }
+}
+
+/// The order to run the command of `request`.
+fn order(started: &StartedContainer, request: &ExecRequest) -> Result<ContainerOrder, ExecError> {
+    if request.access.egress.is_some() {
+        return Err(unavailable("a command in a container has no network yet"));
+    }
+    let layout = started.directory().layout();
+    let CellStep { argv, cwd, .. } = request.checked(layout)?;
+    let mut env = changed_variables(started.base(), &request.env, layout.env());
+    if request.access.shows_case {
+        let case_dir = started.case_dir().map(|path| path.display().to_string());
+        env.extend(case_dir.map(|path| (CASE_VARIABLE.to_owned(), path)));
+    }
+    let step = StepOrder { argv, env, cwd, stdin_bytes: request.stdin.len() };
+    let timeout_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
+    Ok(ContainerOrder::Run { step, timeout_ms })
+}
