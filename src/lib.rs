@@ -32,11 +32,11 @@ pub mod cases {
     //! alone, so that whatever implements one of these traits can take the place of ours.
 
     pub use crate::case::cell::{
-        AgentDifference, CellBase, CellDescription, CellEntry, CellExecutor as Executor,
+        AgentDifference, AgentSeat, CellBase, CellDescription, CellEntry, CellExecutor as Executor,
         CellExecutorKind, CellSettings, CellTrees, ContainerCell, ContainerHost, ContainerSettings,
-        DifferenceRules, ExecCode, ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX,
-        LIST_ENTRIES_MAX, LocalCell, LocalSettings, SandboxedCell, StepAccess, StepLimits,
-        TrialCell,
+        DifferenceRules, ExecCode, ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, HostCell,
+        HostTrialCell, LIST_ENTRIES_MAX, LocalCell, LocalSettings, SandboxedCell, StepAccess,
+        StepLimits, TrialCell,
     };
     pub use crate::case::grade::{
         GradeError, GradeInputs, Grader, GraderScore, GraderWeight, Overall, built_in_grader,

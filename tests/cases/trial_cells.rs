@@ -115,7 +115,7 @@ fn cells_over_one_base_do_not_see_what_the_others_write() {
     let Some(trial) = Trial::new(&[("a", "a\n")]) else { return };
     let maker = trial.cell(trial.settings());
     sh(&maker, "echo provisioned > /env/p");
-    let base = maker.into_base().unwrap();
+    let base = maker.freeze().unwrap();
     let cells: Vec<_> = (0..3).map(|_| trial.over(&base)).collect();
     for (index, cell) in cells.iter().enumerate() {
         cell.start().unwrap();
@@ -167,7 +167,7 @@ fn a_cell_over_many_files_begins_as_fast_as_one_over_few() {
             fs::create_dir_all(&directory).unwrap();
             write_bytes(&directory.join(index.to_string()));
         }
-        let base = trial.cell(trial.settings()).into_base().unwrap();
+        let base = trial.cell(trial.settings()).freeze().unwrap();
         let times = (0..9).map(|_| {
             let cell = trial.over(&base);
             let began = Instant::now();

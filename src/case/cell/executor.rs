@@ -1,7 +1,7 @@
 //! The seam: what every executor of a Cell can do.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ pub struct CellDescription {
     pub sandbox: PathBuf,
     /// Where they see the environment.
     pub env: PathBuf,
+    /// Where those that ask for it see the directory of the Case, if there is one.
+    pub case_dir: Option<PathBuf>,
     /// The controls that are enforced, each with its mechanism.
     pub enforced: Enforced,
     /// The controls that are not, each as `name: reason`.
@@ -56,10 +58,28 @@ pub struct AgentDifference {
     pub protected: Vec<String>,
 }
 
+/// Where an agent works.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentSeat<'a> {
+    /// What runs its commands.
+    pub cell: &'a dyn CellExecutor,
+    /// Whether it has the environment of the Cell. One that was made for a container is of no use outside of it.
+    pub has_env: bool,
+}
+
 /// A Cell in which an agent can be tried and its work graded.
 pub trait TrialCell: CellExecutor {
     /// The same Cell, seen as an executor.
     fn as_executor(&self) -> &dyn CellExecutor;
+
+    /// Where the agent works, once there is a checkpoint.
+    fn agent(&self) -> AgentSeat<'_>;
+
+    /// Copies what the agent left, or what it got if it left nothing, to `sandbox` and `env` in `directory`.
+    ///
+    /// # Errors
+    /// There are no such files yet, or they cannot be copied.
+    fn keep(&self, directory: &Path) -> Result<(), ExecError>;
 
     /// Keeps the files as they are now: what the agent gets.
     ///

@@ -15,11 +15,13 @@ mod source;
 mod stage;
 
 pub use error::{ExecCode, ExecError};
-pub use executor::{AgentDifference, CellDescription, CellExecutor, DifferenceRules, TrialCell};
+pub use executor::{
+    AgentDifference, AgentSeat, CellDescription, CellExecutor, DifferenceRules, TrialCell,
+};
 pub use files::{CellEntry, FILE_BYTES_MAX, LIST_ENTRIES_MAX};
 pub use host::{
-    ContainerCell, ContainerHost, ContainerSettings, LocalCell, LocalSettings, serve_container,
-    serve_keeper, serve_step,
+    ContainerCell, ContainerHost, ContainerSettings, HostCell, HostTrialCell, LocalCell,
+    LocalSettings, serve_container, serve_keeper, serve_step,
 };
 pub use plan::{CellExecutorKind, CellSettings, StepLimits};
 pub use request::{ExecRequest, STDIN_BYTES_MAX, StepAccess, TIMEOUT_DEFAULT};

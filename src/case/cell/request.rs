@@ -18,6 +18,9 @@ const WORD_BYTES_MAX: usize = (128 << 10) - 1;
 /// The most bytes of all words and variables together.
 const WORDS_BYTES_MAX: usize = 1 << 20;
 
+/// The variable that says where a command sees the directory of the Case.
+pub(super) const CASE_VARIABLE: &str = "CASE_DIR";
+
 /// A command.
 #[derive(Debug, Clone)]
 pub struct ExecRequest {

@@ -4,7 +4,9 @@ use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
 use super::recorded::RecordedCell;
 use super::sources::SourceBase;
-use crate::case::cell::{CellBase, CellExecutor, SandboxedCell, TrialCell};
+use crate::case::cell::{
+    CellBase, CellDescription, CellExecutor, CellExecutorKind, ExecError, SandboxedCell, TrialCell,
+};
 use crate::case::file::CaseEnvironment;
 use crate::case::provision::{
     BuiltInProvisioner, PassedVariables, ProvisionKey, ProvisionNetwork, ProvisionPlaces,
@@ -14,6 +16,7 @@ use crate::case::provision::{
 use crate::case::run::CellLog;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_sandbox::plan::PATH_DEFAULT;
 
 /// How many times as long as one provisioning a trial waits for others that provision.
 const WAIT_FACTOR: u32 = 4;
@@ -60,38 +63,50 @@ impl TrialHost {
         cancel: &CancelToken,
     ) -> Result<ProvisionedCell, TrialStop> {
         let Some(environment) = self.environment() else {
-            let cell = Box::new(self.started(&source.base, source, cancel)?);
+            let cell = self.started(&source.base, source, cancel)?;
             return Ok(ProvisionedCell { cell, environment: None, key: None, is_shared: false });
         };
         let inputs = self.inputs(environment)?;
-        if !environment.share {
+        if !environment.share || self.settings().executor != CellExecutorKind::Sandboxed {
             let cell = self.started(&source.base, source, cancel)?;
-            let made = self.provision(&cell, environment, &inputs, commands)?;
+            let made = self.provision(cell.as_executor(), environment, &inputs, commands)?;
             let environment = Some(made);
-            return Ok(ProvisionedCell {
-                cell: Box::new(cell),
-                environment,
-                key: None,
-                is_shared: false,
-            });
+            return Ok(ProvisionedCell { cell, environment, key: None, is_shared: false });
         }
         let key = self.key(environment, source, &inputs)?;
         let timeout = provision_timeout(environment);
         let wait = Deadline::after(timeout.saturating_mul(WAIT_FACTOR));
         let shared = self.environments().share(&key, cancel, wait, || {
-            let cell = self.started(&source.base, source, cancel)?;
+            let cell = self.sandboxed(&source.base, source, cancel)?;
             let made = self.provision(&cell, environment, &inputs, commands)?;
-            let base = cell.into_base();
+            let base = cell.freeze();
             let base = base.map_err(|error| TrialStop::of_cell(TrialStep::Provision, &error))?;
             Ok(SharedEnvironment { base, made })
         });
         let SharedProvision { value, is_shared } = shared.map_err(TrialStop::of_share)?;
-        let cell = Box::new(self.started(&value.base, source, cancel)?);
+        let cell = self.started(&value.base, source, cancel)?;
         let environment = Some(value.made);
         Ok(ProvisionedCell { cell, environment, key: Some(key), is_shared })
     }
 
+    /// A started Cell that begins with `base`; one in a directory with the source alone.
     fn started(
+        &self,
+        base: &CellBase,
+        source: &SourceBase,
+        cancel: &CancelToken,
+    ) -> Result<Box<dyn TrialCell>, TrialStop> {
+        let Some(cell) = self.host_cell(source, cancel)? else {
+            return Ok(Box::new(self.sandboxed(base, source, cancel)?));
+        };
+        let failed = |error: ExecError| TrialStop::of_cell(TrialStep::Start, &error);
+        cell.as_executor().start().map_err(failed)?;
+        let CellDescription { sandbox, .. } = cell.as_executor().describe().map_err(failed)?;
+        source.copy_to(&sandbox)?;
+        Ok(Box::new(cell))
+    }
+
+    fn sandboxed(
         &self,
         base: &CellBase,
         source: &SourceBase,
@@ -106,7 +121,7 @@ impl TrialHost {
 
     fn provision(
         &self,
-        cell: &SandboxedCell,
+        cell: &dyn CellExecutor,
         environment: &CaseEnvironment,
         inputs: &ProvisionInputs,
         commands: Option<&CellLog>,
@@ -114,9 +129,11 @@ impl TrialHost {
         let settings = self.settings();
         let egress = inputs.network.grant(&settings.owner, settings.egress.log());
         let egress = egress.map_err(|error| TrialStop::of_provision(&error))?;
+        let described = cell.describe();
+        let described = described.map_err(|error| TrialStop::of_cell(TrialStep::Start, &error))?;
         let request = ProvisionRequest {
             environment,
-            places: &places(),
+            places: &self.places(described),
             variables: &inputs.variables,
             egress: egress.as_ref(),
             deadline: Deadline::after(provision_timeout(environment)),
@@ -124,6 +141,19 @@ impl TrialHost {
         let recorded = RecordedCell::new(cell, commands, TrialStep::Provision);
         let made = BuiltInProvisioner.provision(&recorded, &request);
         made.map_err(|error| TrialStop::of_provision(&error))
+    }
+
+    /// Where commands see everything.
+    fn places(&self, cell: CellDescription) -> ProvisionPlaces {
+        let container = self.case().container.as_ref();
+        let container = container.filter(|_| cell.kind == CellExecutorKind::Container);
+        let python = container.map_or(PYTHON, |container| &container.python);
+        ProvisionPlaces {
+            env: cell.env,
+            case_dir: cell.case_dir.unwrap_or_default(),
+            python: python.to_owned(),
+            path: PATH_DEFAULT.to_owned(),
+        }
     }
 
     fn inputs(&self, environment: &CaseEnvironment) -> Result<ProvisionInputs, TrialStop> {
@@ -160,15 +190,5 @@ impl TrialHost {
             root: self.root_name(),
         };
         key.digest().map_err(|error| TrialStop::of_provision(&error))
-    }
-}
-
-/// Where the commands of sandboxed Cells see everything.
-fn places() -> ProvisionPlaces {
-    ProvisionPlaces {
-        env: "/env".into(),
-        case_dir: "/case".into(),
-        python: PYTHON.to_owned(),
-        path: cofferdam_sandbox::plan::PATH_DEFAULT.to_owned(),
     }
 }

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::environments::SharedEnvironment;
-use super::error::TrialStop;
+use super::error::{TrialStep, TrialStop};
 use super::settings::{TrialParts, TrialSettings};
 use super::sources::{SOURCE_TIMEOUT, SourceBase};
-use crate::case::cell::{CellExecutor, CellSettings, DifferenceRules};
+use crate::case::cell::{
+    CellExecutor, CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings,
+    DifferenceRules, ExecCode, ExecError, HostCell, HostTrialCell, LocalCell, LocalSettings, StepLimits,
+};
 use crate::case::file::{Case, CaseEnvironment};
 use crate::case::grade::Grader;
 use crate::case::harness::{ChosenHarness, HarnessError, HarnessSetup, HarnessTerms};
@@ -92,12 +95,60 @@ impl TrialHost {
         ChosenHarness::find(name, self.case(), setup)
     }
 
+    /// The Cell of an executor whose Cells are directories, not started; `None` for sandboxes.
+    ///
+    /// # Errors
+    /// The executor cannot be had here.
+    pub(super) fn host_cell(
+        &self,
+        source: &SourceBase,
+        cancel: &CancelToken,
+    ) -> Result<Option<HostTrialCell>, TrialStop> {
+        let TrialSettings { scratch, helper, .. } = &self.settings;
+        let cell = self.cell_settings(source);
+        let host_cell = match self.settings.executor {
+            CellExecutorKind::Sandboxed => return Ok(None),
+            CellExecutorKind::Local => {
+                let (base, helper) = (scratch.clone(), helper.clone());
+                let settings = LocalSettings { cell: cell.clone(), base, helper };
+                HostCell::Local(LocalCell::new(settings, cancel.clone()))
+            }
+            CellExecutorKind::Container => {
+                let settings = self.container_settings(&cell)?;
+                let has_agent = settings.container.harness;
+                let cell = ContainerCell::new(settings, cancel.clone());
+                HostCell::Container { cell, has_agent }
+            }
+        };
+        let trees = self.parts.trees.clone();
+        Ok(Some(HostTrialCell::new(host_cell, trees, cell, cancel.clone())))
+    }
+
+    fn container_settings(&self, cell: &CellSettings) -> Result<ContainerSettings, TrialStop> {
+        let TrialSettings { scratch, helper, variables, .. } = &self.settings;
+        let Some(container) = self.case().container.clone() else {
+            let words = "the Case has no block 'container'";
+            let error = ExecError::new(ExecCode::BackendUnavailable, words);
+            return Err(TrialStop::of_cell(TrialStep::Start, &error));
+        };
+        let passed = container.env_passthrough.iter().filter_map(|name| {
+            Some((name.clone(), variables.get(name)?.clone()))
+        });
+        let host = ContainerHost {
+            base: scratch.clone(),
+            helper: helper.clone(),
+            search_path: variables.get("PATH").cloned().unwrap_or_default().into(),
+            variables: passed.collect(),
+        };
+        Ok(ContainerSettings { cell: cell.clone(), container, host })
+    }
+
     /// What the Cells have in common.
     pub fn cell_settings(&self, source: &SourceBase) -> CellSettings {
         CellSettings {
             source: None,
             case_dir: Some(source.shown()),
-            limits: crate::case::cell::StepLimits::of(&self.case().limits),
+            limits: StepLimits::of(&self.case().limits),
         }
     }
 

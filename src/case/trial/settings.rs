@@ -37,6 +37,8 @@ pub struct TrialSettings {
     pub trusts_case: bool,
     /// A directory of this process, which others cannot read, for copies of sources and of the Case.
     pub scratch: PathBuf,
+    /// The program `cofferdam`, which runs above the commands of Cells that are directories.
+    pub helper: PathBuf,
     /// Directories that no copy of the Case's directory has: the store.
     pub left_out: Vec<PathBuf>,
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::{getegid, geteuid};
 use tempfile::TempDir;
 
 use super::error::{TrialStep, TrialStop};
@@ -17,7 +18,7 @@ use crate::case::source::{
 };
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_tree::StopCheck;
+use cofferdam_tree::{Owner, StopCheck};
 
 use crate::evaluation::cache::is_raised;
 
@@ -79,6 +80,20 @@ impl SourceBase {
             .map_err(|words| TrialStop::failed(TrialStep::Source, words))?;
         let directory = settings.directory().to_owned();
         Ok(Self { base, source, fixtures, case_directory, case_digest, directory })
+    }
+
+    /// Copies the source to the empty directory `sandbox` of this host, for the caller.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn copy_to(&self, sandbox: &Path) -> Result<(), TrialStop> {
+        let deadline = Deadline::after(SOURCE_TIMEOUT);
+        let opened = File::open(sandbox)
+            .map_err(|error| TrialStop::failed(TrialStep::Source, error.to_string()))?;
+        let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
+        let copied =
+            self.source.copy_to(opened.as_fd(), owner, StopCheck(&|| deadline.passed()));
+        copied.map(drop).map_err(|error| TrialStop::of_source(&error))
     }
 
     /// The directory that provisioning and setup see.

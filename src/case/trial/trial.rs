@@ -10,7 +10,7 @@ use super::environments::ProvisionedCell;
 use super::host::TrialHost;
 use super::recorded::RecordedCell;
 use super::sources::SourceBase;
-use crate::case::cell::{AgentDifference, CellExecutor, TrialCell};
+use crate::case::cell::{AgentDifference, AgentSeat, CellExecutor, TrialCell};
 use crate::case::file::Case;
 use crate::case::grade::{GradeInputs, GraderScore, combine};
 use crate::case::harness::{
@@ -63,8 +63,10 @@ impl Trial<'_> {
         let env = environment.as_ref().map(|made| made.env.clone()).unwrap_or_default();
         self.end.provision = environment.map(|made| entry_of(&made, key, is_shared));
         let worked = self.work(&*cell, &source, &env);
-        if host.keeps() {
-            self.keep(&*cell);
+        if host.settings().keep
+            && let Err(error) = cell.keep(self.files.path())
+        {
+            log::warn!("{}: its files are not kept: {error}", self.planned.id);
         }
         cell.as_executor().stop();
         worked
@@ -106,11 +108,13 @@ impl Trial<'_> {
         let trace = self.files.open_log(CellFile::Trace);
         let trace = trace.map_err(|error| TrialStop::of_store(TrialStep::Agent, &error))?;
         let trace = HarnessTrace::new(trace, TRACE_BYTES_MAX);
-        let recorded = RecordedCell::new(cell.as_executor(), self.commands, TrialStep::Agent);
+        let AgentSeat { cell, has_env } = cell.agent();
+        let recorded = RecordedCell::new(cell, self.commands, TrialStep::Agent);
+        let none = EnvChanges::new();
         let call = HarnessCall {
             prompt: &prompt,
             model: &self.planned.model,
-            env,
+            env: if has_env { env } else { &none },
             deadline: Deadline::after(timeout),
             cancel: self.stop,
             egress: egress.as_ref(),

@@ -93,6 +93,7 @@ impl CaseHost {
             owner: String::new(),
             trusts_case: true,
             scratch,
+            helper: env::current_exe().map_err(cannot("find this program"))?,
             left_out: vec![store_dir],
         };
         Ok(Self { host: TrialHost::new(settings, parts), _session: session })

@@ -7,8 +7,10 @@ mod directory;
 mod ended;
 mod local;
 mod message;
+mod trial;
 
 pub use container::{
     ContainerCell, ContainerHost, ContainerSettings, serve_container, serve_keeper,
 };
 pub use local::{LocalCell, LocalSettings, serve_step};
+pub use trial::{HostCell, HostTrialCell};

@@ -1,8 +1,14 @@
 //! Files that Cells begin with: frozen once, shared by all of them.
 
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
+
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::unistd::{getegid, geteuid};
 
 use crate::case::cell::error::{ExecCode, ExecError};
 use crate::case::cell::plan::{CellExecutorKind, FILES_TIMEOUT, StepLimits};
@@ -14,7 +20,7 @@ use crate::executor::SandboxExecutor;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_sandbox::engine::DiskSpace;
-use cofferdam_tree::{Owner, StopCheck};
+use cofferdam_tree::{Owner, StopCheck, copy_selected, remove_tree};
 
 /// The directory of the environment, below the root and in sandboxes.
 const ENV: ShownDirectory = ShownDirectory { name: "env", path: "/env" };
@@ -65,6 +71,29 @@ impl CellTrees {
         freeze(tree)
     }
 
+    /// Copies of the directories of a sandbox and an environment; in place of what `base` has, if it is there.
+    pub(in crate::case::cell) fn copied(
+        &self,
+        directories: [BorrowedFd<'_>; 2],
+        base: Option<&CellBase>,
+    ) -> Result<CellBase, ExecError> {
+        let room = DiskSpace { bytes: SOURCE_LIMITS.bytes_max, inodes: SOURCE_LIMITS.entries_max };
+        let tree = match base {
+            Some(base) => base.0.fork(room),
+            None => self.0.create(room),
+        };
+        let tree = tree.map_err(|failure| failed("make files", &failure))?;
+        for (from, name) in directories.into_iter().zip([WORKSPACE, ENV.name]) {
+            remove_tree(tree.root(), OsStr::new(name))
+                .map_err(|error| ExecError::failed("clear files", error))?;
+            tree.make_directory(name).map_err(|failure| failed("make files", &failure))?;
+            let to = tree.open_directory(name);
+            let to = to.map_err(|failure| failed("open files", &failure))?;
+            copy_whole(from, to.as_fd(), tree.owner())?;
+        }
+        freeze(tree)
+    }
+
     /// An empty Cell's files, or those with a copy of `source`. Commands may use what `limits` say besides.
     pub(super) fn make(
         &self,
@@ -93,10 +122,55 @@ impl CellBase {
         self.0.fork(own_room(limits)).map_err(|failure| failed("fork files", &failure))
     }
 
+    /// Copies the sandbox and the environment to `sandbox` and `env` in `directory`, for the caller.
+    pub(in crate::case::cell) fn copy_out(&self, directory: &Path) -> Result<(), ExecError> {
+        self.show(WORKSPACE, |from| copy_to_host(from, &directory.join("sandbox")))?;
+        self.show(ENV.name, |from| copy_to_host(from, &directory.join(ENV.name)))
+    }
+
+    /// Passes the directory `name` of these files, read-only, to `act`.
+    pub(in crate::case::cell) fn show<T>(
+        &self,
+        name: &str,
+        act: impl FnOnce(BorrowedFd<'_>) -> Result<T, ExecError>,
+    ) -> Result<T, ExecError> {
+        let view = self.0.view().map_err(|failure| failed("show files", &failure))?;
+        let how = OpenHow::new()
+            .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let opened = openat2(view.tree(), name, how);
+        let opened = opened.map_err(|errno| ExecError::failed("open files", errno))?;
+        act(opened.as_fd())
+    }
+
     /// These files.
     pub fn files(&self) -> &FrozenFiles {
         &self.0
     }
+}
+
+/// Copies the directory `from` to the new directory `to` of the host, for the caller.
+pub(in crate::case::cell) fn copy_to_host(
+    from: BorrowedFd<'_>,
+    to: &Path,
+) -> Result<(), ExecError> {
+    let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
+    let made = DirBuilder::new().mode(0o700).create(to).and_then(|()| File::open(to));
+    let made = made.map_err(|error| ExecError::failed("make directory", error))?;
+    copy_whole(from, made.as_fd(), owner)
+}
+
+/// Copies the directory `from` with everything in it to the empty directory `to`, for `owner`.
+pub(in crate::case::cell) fn copy_whole(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    owner: Owner,
+) -> Result<(), ExecError> {
+    let deadline = Deadline::after(FILES_TIMEOUT);
+    let is_late = || deadline.passed();
+    copy_selected(from, to, owner, &SOURCE_LIMITS, &|_| false, StopCheck(&is_late))
+        .map(drop)
+        .map_err(|error| ExecError::failed("copy files", error))
 }
 
 /// Freezes `tree`, in which nothing runs.

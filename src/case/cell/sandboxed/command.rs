@@ -7,16 +7,15 @@ use std::time::Duration;
 use crate::case::cell::capture::StepOutput;
 use crate::case::cell::error::{ExecCode, ExecError};
 use crate::case::cell::plan::{CellExecutorKind, CellSettings, StepLimits};
-use crate::case::cell::request::{CellStep, ExecRequest, StepAccess};
+use crate::case::cell::request::{CASE_VARIABLE, CellStep, ExecRequest, StepAccess};
 use crate::case::cell::result::{ExecResult, StepControls, StepUsage};
 use crate::egress::EgressGrant;
 use cofferdam_core::{
     Bind, ExcessOutput, Limits, NotStarted, RunReport, RunSpec, SetupFailure, StdinSource,
 };
 
-/// Where provisioning and setup see the directory of the Case, and the variable that says so.
-const CASE_DIRECTORY: &str = "/case";
-const CASE_VARIABLE: &str = "CASE_DIR";
+/// Where provisioning and setup see the directory of the Case.
+pub(super) const CASE_DIRECTORY: &str = "/case";
 /// Open files of one process.
 const OPEN_FILES_MAX: u64 = 4096;
 /// Stands for no limit of CPU seconds, which the kernel counts in 32 bits on some hosts.

@@ -2,30 +2,34 @@
 
 mod base;
 mod command;
+mod compare;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::capture::StepOutput;
 use super::error::{ExecCode, ExecError};
-use super::executor::{AgentDifference, CellDescription, CellExecutor, DifferenceRules, TrialCell};
+use super::executor::{
+    AgentDifference, AgentSeat, CellDescription, CellExecutor, DifferenceRules, TrialCell,
+};
 use super::files::{CellEntry, CellFiles};
 use super::layout::CellLayout;
 use super::plan::{CellExecutorKind, CellSettings};
 use super::request::ExecRequest;
 use super::result::ExecResult;
 use super::stage::CellStage;
-use crate::evaluation::bounds::PhaseBounds;
-use crate::evaluation::patch::{PatchError, RestoreRules};
-use crate::evaluation::pipeline::{ComparedWork, Comparison};
-use crate::evaluation::task::VerifyRules;
+use crate::evaluation::patch::PatchError;
 use crate::evaluation::trees::PhaseTree;
 use crate::executor::{SandboxExecutor, put_home_files};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{SetupFailure, Watch, WorkspacePath};
 
+pub(super) use self::base::copy_to_host;
 use self::base::freeze;
 pub use self::base::{CellBase, CellTrees};
+use self::command::CASE_DIRECTORY;
+pub(super) use self::compare::compare;
 
 /// A Cell whose commands run in sandboxes of this host: uid 10001, no network, every limit enforced that the host
 /// can enforce.
@@ -51,12 +55,14 @@ enum CellOrigin {
 }
 
 /// The files of a started Cell.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SandboxedFiles {
     /// Those that commands see; none once the agent's work is compared.
     tree: Option<PhaseTree>,
     /// What the agent got.
     checkpoint: Option<CellBase>,
+    /// What the agent left.
+    left: Option<CellBase>,
     /// What graders get.
     graded: Option<CellBase>,
 }
@@ -97,17 +103,15 @@ impl SandboxedCell {
         Self { origin, executor, settings, layout, cancel, stage }
     }
 
-    /// Ends the Cell and returns its files, with which others can begin.
+    /// Freezes the files, with which other Cells can begin. No command runs in this Cell afterwards.
     ///
     /// # Errors
     /// It is not started, or its files cannot be frozen.
-    pub fn into_base(self) -> Result<CellBase, ExecError> {
-        let mut frozen = None;
+    pub fn freeze(&self) -> Result<CellBase, ExecError> {
         self.stage.change(|files| {
-            frozen = Some(freeze(files.tree.ok_or_else(compared)?)?);
-            Ok((SandboxedFiles { tree: None, checkpoint: None, graded: None }, ()))
-        })?;
-        frozen.ok_or_else(compared)
+            let frozen = freeze(files.tree.ok_or_else(compared)?)?;
+            Ok((SandboxedFiles::default(), frozen))
+        })
     }
 
     fn make(&self) -> Result<SandboxedFiles, ExecError> {
@@ -119,7 +123,7 @@ impl SandboxedCell {
             CellOrigin::Trees(trees) => trees.make(source.as_deref(), limits),
             CellOrigin::Base(base) => base.fork(limits),
         }?;
-        Ok(SandboxedFiles { tree: Some(tree), checkpoint: None, graded: None })
+        Ok(SandboxedFiles { tree: Some(tree), ..SandboxedFiles::default() })
     }
 
     fn with_tree<T>(
@@ -156,30 +160,13 @@ impl SandboxedCell {
             return Err(ExecError::failed("compare", "the Cell has no checkpoint"));
         };
         let left = freeze(files.tree.ok_or_else(compared)?)?;
-        let limits = &self.settings.limits;
-        let comparison = Comparison {
-            bounds: PhaseBounds {
-                memory_bytes_max: limits.memory_bytes_max,
-                processes_max: limits.processes_max,
-                cpus_milli_max: None,
-            },
-            disk_bytes_max: limits.disk_bytes_max,
-            patch_bytes_max: rules.patch_bytes_max,
-            place: &WorkspacePath::default(),
-            base: base.files(),
-            watch: &Watch::of(self.cancel.clone()),
-            deadline,
-        };
-        let compared =
-            restore_rules(rules).and_then(|rules| comparison.run(left.files(), &rules, |_| Ok(())));
+        let ends = (&self.cancel, deadline);
+        let compared = compare((base, &left), &self.settings.limits, rules, ends);
         let (graded, difference) = match compared {
-            Ok(ComparedWork { patch, omitted, withheld, graded }) => {
-                let difference = AgentDifference { patch, omitted, protected: withheld };
-                (Some(CellBase(graded)), Ok(difference))
-            }
+            Ok((difference, graded)) => (Some(graded), Ok(difference)),
             Err(error) => (None, Err(error)),
         };
-        Ok((SandboxedFiles { tree: None, graded, ..files }, difference))
+        Ok((SandboxedFiles { tree: None, left: Some(left), graded, ..files }, difference))
     }
 }
 
@@ -219,6 +206,7 @@ impl CellExecutor for SandboxedCell {
                 kind: CellExecutorKind::Sandboxed,
                 sandbox: self.layout.sandbox().to_owned(),
                 env: self.layout.env().to_owned(),
+                case_dir: self.settings.case_dir.as_ref().map(|_| CASE_DIRECTORY.into()),
                 enforced: sandbox.enforced(),
                 not_enforced: sandbox.not_enforced().to_vec(),
             })
@@ -231,11 +219,23 @@ impl TrialCell for SandboxedCell {
         self
     }
 
+    fn agent(&self) -> AgentSeat<'_> {
+        AgentSeat { cell: self, has_env: true }
+    }
+
+    fn keep(&self, directory: &Path) -> Result<(), ExecError> {
+        let kept = self.stage.with(|files| {
+            let left = files.left.as_ref().or(files.graded.as_ref()).or(files.checkpoint.as_ref());
+            left.cloned().ok_or_else(compared)
+        })?;
+        kept.copy_out(directory)
+    }
+
     fn checkpoint(&self) -> Result<(), ExecError> {
         self.stage.change(|files| {
             let base = freeze(files.tree.ok_or_else(compared)?)?;
             let tree = Some(base.fork(&self.settings.limits)?);
-            Ok((SandboxedFiles { tree, checkpoint: Some(base), graded: None }, ()))
+            Ok((SandboxedFiles { tree, checkpoint: Some(base), ..SandboxedFiles::default() }, ()))
         })
     }
 
@@ -264,11 +264,4 @@ impl TrialCell for SandboxedCell {
 
 fn compared() -> ExecError {
     ExecError::new(ExecCode::Stopped, "the work of the agent is compared: nothing runs any more")
-}
-
-fn restore_rules(rules: &DifferenceRules) -> Result<RestoreRules, PatchError> {
-    let verify = VerifyRules { restore: rules.protect.clone(), keep: rules.unprotect.clone() };
-    RestoreRules::new(&verify, &rules.solution)
-        .and_then(|made| made.always(&rules.always))
-        .map_err(|words| PatchError::Sandbox(SetupFailure::from_words("protect", words)))
 }

@@ -22,7 +22,7 @@ use self::engine::unavailable;
 use self::environment::changed_variables;
 use self::link::LinkWatch;
 use self::order::{ContainerOrder, ContainerReply, outcome};
-use self::started::{CASE_VARIABLE, StartedContainer};
+use self::started::StartedContainer;
 use super::ended::result;
 use super::message::{EndedStep, StepOrder};
 use crate::case::cell::capture::StepOutput;
@@ -30,7 +30,7 @@ use crate::case::cell::error::ExecError;
 use crate::case::cell::executor::{CellDescription, CellExecutor};
 use crate::case::cell::files::CellEntry;
 use crate::case::cell::plan::CellExecutorKind;
-use crate::case::cell::request::{CellStep, ExecRequest};
+use crate::case::cell::request::{CASE_VARIABLE, CellStep, ExecRequest};
 use crate::case::cell::result::{ExecResult, StepControls};
 use crate::case::cell::stage::CellStage;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -128,6 +128,7 @@ impl CellExecutor for ContainerCell {
                 kind: CellExecutorKind::Container,
                 sandbox: layout.sandbox().to_owned(),
                 env: layout.env().to_owned(),
+                case_dir: started.case_dir(),
                 enforced: controls.enforced,
                 not_enforced: controls.not_enforced,
             })

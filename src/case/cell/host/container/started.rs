@@ -30,8 +30,6 @@ use cofferdam_core::values::deadline::Deadline;
 const START_TIMEOUT: Duration = Duration::from_secs(900);
 /// How long an image may take to be made of a container.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(900);
-/// The variable that names the directory of the Case.
-pub(super) const CASE_VARIABLE: &str = "CASE_DIR";
 
 /// A started Cell. Dropped, nothing of it is left.
 #[derive(Debug)]

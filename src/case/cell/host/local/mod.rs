@@ -17,7 +17,7 @@ use crate::case::cell::error::ExecError;
 use crate::case::cell::executor::{CellDescription, CellExecutor};
 use crate::case::cell::files::CellEntry;
 use crate::case::cell::plan::{CellExecutorKind, CellSettings};
-use crate::case::cell::request::ExecRequest;
+use crate::case::cell::request::{CASE_VARIABLE, ExecRequest};
 use crate::case::cell::result::{ExecResult, StepControls};
 use crate::case::cell::stage::CellStage;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -60,7 +60,12 @@ impl LocalCell {
         directory: &CellDirectory,
         request: &ExecRequest,
     ) -> Result<ExecResult, ExecError> {
-        let step = request.checked(directory.layout())?;
+        let mut step = request.checked(directory.layout())?;
+        if let Some(case_dir) =
+            self.settings.cell.case_dir.as_ref().filter(|_| request.access.shows_case)
+        {
+            step.env.insert(CASE_VARIABLE.to_owned(), case_dir.display().to_string());
+        }
         let output = StepOutput::new(&self.settings.cell.limits);
         let process = StepProcess::start(&self.settings.helper, &step, &request.stdin)?;
         let StepEnd { reply, stopped } =
@@ -112,6 +117,7 @@ impl CellExecutor for LocalCell {
                 kind: CellExecutorKind::Local,
                 sandbox: layout.sandbox().to_owned(),
                 env: layout.env().to_owned(),
+                case_dir: self.settings.cell.case_dir.clone(),
                 enforced: Enforced::default(),
                 not_enforced: not_enforced(),
             })
