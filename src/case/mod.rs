@@ -2,4 +2,5 @@
 
 pub mod cell;
 pub mod file;
+pub mod grade;
 mod known_agents;

@@ -167,7 +167,7 @@ impl CellExecutor for SandboxedCell {
     fn run(&self, request: &ExecRequest) -> Result<ExecResult, ExecError> {
         self.stage.with(|files| {
             let step = request.checked(&self.layout)?;
-            let output = StepOutput::new(&self.settings.limits);
+            let output = StepOutput::new(&request.limits(self.settings.limits));
             let spec = spec(step, request, self.settings.limits)?;
             let mounts = files.mounts(&self.layout).map_err(|failure| no_sandbox(&failure))?;
             let lender = Retained::of(Arc::clone(&files.host_id) as _);

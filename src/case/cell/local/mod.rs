@@ -70,7 +70,7 @@ impl LocalCell {
         request: &ExecRequest,
     ) -> Result<ExecResult, ExecError> {
         let step = request.checked(directory.layout())?;
-        let output = StepOutput::new(&self.settings.cell.limits);
+        let output = StepOutput::new(&request.limits(self.settings.cell.limits));
         let process = StepProcess::start(&self.settings.helper, &step, &request.stdin)?;
         let end = process.supervise(request.timeout, &self.cancel, &output)?;
         result(request, end, &output)
