@@ -92,6 +92,16 @@ pub enum Wall {
     Canonical,
     /// The requests, bytes and time that a rule allows.
     Allowance,
+    /// The imports of the runner of tests, which come from the environment alone.
+    Isolated,
+    /// The codes and numbers of what the runner of tests reports.
+    Framed,
+    /// The test that has to fail.
+    Canary,
+    /// The marks without which a test that skips itself has failed.
+    Marked,
+    /// The tests that were collected, each of which has to end.
+    Counted,
 }
 
 /// Whether this is a weakened build that runs without `wall`.
@@ -141,6 +151,11 @@ pub fn lacks(wall: Wall) -> bool {
         Wall::Rules => "rules",
         Wall::Canonical => "canonical",
         Wall::Allowance => "allowance",
+        Wall::Isolated => "isolated",
+        Wall::Framed => "framed",
+        Wall::Canary => "canary",
+        Wall::Marked => "marked",
+        Wall::Counted => "counted",
     };
     std::env::var_os("COFFERDAM_WITHOUT").is_some_and(|without| without == name)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::error::{ExecCode, ExecError};
 use super::layout::CellLayout;
+use super::plan::StepLimits;
 use crate::egress::EgressGrant;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 
@@ -38,6 +39,8 @@ pub struct ExecRequest {
     pub stdin: Vec<u8>,
     /// What it sees and reaches besides the Cell.
     pub access: StepAccess,
+    /// Kept bytes of stdout, in place of the Case's limit: for output that is read by us alone.
+    pub stdout_bytes_max: Option<u64>,
 }
 
 /// What a command sees and reaches besides its Cell: nothing, if not said otherwise.
@@ -71,7 +74,14 @@ impl ExecRequest {
             shell: false,
             stdin: Vec::new(),
             access: StepAccess::default(),
+            stdout_bytes_max: None,
         }
+    }
+
+    /// The limits of this command in a Cell that has `limits`.
+    pub(super) fn limits(&self, limits: StepLimits) -> StepLimits {
+        let stdout_bytes_max = self.stdout_bytes_max.unwrap_or(limits.stdout_bytes_max);
+        StepLimits { stdout_bytes_max, ..limits }
     }
 
     /// The working directory, as results name it.

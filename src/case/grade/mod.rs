@@ -10,6 +10,7 @@ mod counts;
 mod files;
 mod grader;
 mod junit;
+pub mod pytest;
 mod score;
 
 pub use built_in::{StepRun, TestVerdict, built_in_grader, run_shell, test_verdict};

@@ -139,7 +139,7 @@ impl SandboxedCell {
 
     fn run_in(&self, tree: &PhaseTree, request: &ExecRequest) -> Result<ExecResult, ExecError> {
         let step = request.checked(&self.layout)?;
-        let output = StepOutput::new(&self.settings.limits);
+        let output = StepOutput::new(&request.limits(self.settings.limits));
         let spec = command::spec(step, request, &self.settings)?;
         if let Some(grant) = &request.access.egress {
             put_home_files(tree.root(), tree.owner(), grant.service().as_ref());

@@ -78,7 +78,7 @@ impl ContainerCell {
         request: &ExecRequest,
     ) -> Result<ExecResult, ExecError> {
         let order = order(started, request)?;
-        let output = StepOutput::new(&self.settings.cell.limits);
+        let output = StepOutput::new(&request.limits(self.settings.cell.limits));
         let watch = LinkWatch { timeout: request.timeout, cancel: &self.cancel };
         let done = started.obey(&order, &request.stdin, watch, &output)?;
         let ContainerReply { reply, stopped, events } = done;

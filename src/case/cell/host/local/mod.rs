@@ -66,7 +66,7 @@ impl LocalCell {
         {
             step.env.insert(CASE_VARIABLE.to_owned(), case_dir.display().to_string());
         }
-        let output = StepOutput::new(&self.settings.cell.limits);
+        let output = StepOutput::new(&request.limits(self.settings.cell.limits));
         let process = StepProcess::start(&self.settings.helper, &step, &request.stdin)?;
         let StepEnd { reply, stopped } =
             process.supervise(request.timeout, &self.cancel, &output)?;
