@@ -11,6 +11,7 @@ mod files;
 mod grader;
 mod junit;
 pub mod pytest;
+mod python;
 mod score;
 
 pub use built_in::{StepRun, TestVerdict, built_in_grader, run_shell, test_verdict};
@@ -22,4 +23,5 @@ pub use files::{
 };
 pub use grader::{GradeError, GradeInputs, Grader};
 pub use junit::{JunitTally, UnusableReport};
+pub use python::python_grader;
 pub use score::{GraderScore, GraderWeight, Overall, combine};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::case::cell::DifferenceRules;
 use crate::case::file::{Case, CaseOracle, GraderKind, InjectedFile};
-use crate::case::grade::{Grader, built_in_grader};
+use crate::case::grade::{Grader, built_in_grader, python_grader};
 use crate::evaluation::task::solution::changed_paths;
 
 /// The longest patch of an oracle that is read for its paths, bytes.
@@ -13,7 +13,8 @@ const PATCH_BYTES_MAX: u64 = 64 << 20;
 
 /// The graders of `case`, in their order.
 pub fn graders_of(case: &Case) -> Vec<Box<dyn Grader>> {
-    case.graders.iter().filter_map(built_in_grader).collect()
+    let made = |written| built_in_grader(written).or_else(|| python_grader(written));
+    case.graders.iter().filter_map(made).collect()
 }
 
 /// What graders do not get: protected files, reports of tests and the places of hidden files. What the oracle's patch in

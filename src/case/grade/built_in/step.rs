@@ -79,10 +79,18 @@ impl StepRun {
 
     /// The end of what it wrote, stdout first.
     pub fn tail(&self) -> String {
-        let output = format!("{}{}", self.stdout, self.stderr);
-        let start = output.char_indices().rev().nth(TAIL_CHARS_MAX - 1).map_or(0, |(at, _)| at);
-        output.get(start..).unwrap_or_default().to_owned()
+        end_of(&format!("{}{}", self.stdout, self.stderr))
     }
+
+    /// The end of what it wrote to stderr.
+    pub fn stderr_tail(&self) -> String {
+        end_of(&self.stderr)
+    }
+}
+
+fn end_of(output: &str) -> String {
+    let start = output.char_indices().rev().nth(TAIL_CHARS_MAX - 1).map_or(0, |(at, _)| at);
+    output.get(start..).unwrap_or_default().to_owned()
 }
 
 /// The kept part of a stream. What is no UTF-8 in it is replaced.
