@@ -4,7 +4,7 @@
 
 mod commands;
 mod document;
-mod doors;
+pub mod doors;
 mod ends;
 mod files;
 mod lifecycle;

@@ -153,7 +153,10 @@ mod tests {
         let expected = |total| PytestWanted { expect_total: Some(total), ..ALL };
         assert_eq!(graded(two(), expected(2)).0, 1.0);
         for total in [3, 1, 0, -1] {
-            assert_eq!((graded(two(), expected(total)).0, graded(two(), expected(total)).1), (0.0, false));
+            assert_eq!(
+                (graded(two(), expected(total)).0, graded(two(), expected(total)).1),
+                (0.0, false)
+            );
         }
     }
 
@@ -170,7 +173,10 @@ mod tests {
     fn a_forged_report_is_worth_nothing_and_says_so() {
         let grade = grade_pytest(&RunnerReport::Forged("why".to_owned()), ALL);
         assert_eq!((grade.value, grade.passed), (0.0, false));
-        assert_eq!((grade.explanation.as_str(), &grade.details["forged"]), ("forged: why", &json!(true)));
+        assert_eq!(
+            (grade.explanation.as_str(), &grade.details["forged"]),
+            ("forged: why", &json!(true))
+        );
         let grade = grade_pytest(&RunnerReport::Unusable("why".to_owned()), ALL);
         assert_eq!((grade.value, grade.details.get("forged")), (0.0, None));
     }

@@ -16,9 +16,9 @@ impl PytestPrefix {
     /// Splits `line` at its last `python3 -m pytest`, if it has one.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let words = words(line);
-        let at = words.windows(PYTEST_WORDS.len()).rposition(|three| {
-            three.iter().map(|(_, word)| *word).eq(PYTEST_WORDS)
-        })?;
+        let at = words
+            .windows(PYTEST_WORDS.len())
+            .rposition(|three| three.iter().map(|(_, word)| *word).eq(PYTEST_WORDS))?;
         let (start, _) = words.get(at)?;
         let (last, word) = words.get(at + PYTEST_WORDS.len() - 1)?;
         let head = line.get(..*start)?.trim().to_owned();
@@ -49,7 +49,10 @@ mod tests {
     fn a_line_is_split_at_its_last_pytest() {
         for (line, parts) in [
             ("python3 -m pytest", Some(("", ""))),
-            ("  python3  -m\tpytest -q  -p no:cacheprovider ", Some(("", "-q  -p no:cacheprovider"))),
+            (
+                "  python3  -m\tpytest -q  -p no:cacheprovider ",
+                Some(("", "-q  -p no:cacheprovider")),
+            ),
             ("env A=1 python3 -m pytest -k 'a  b'", Some(("env A=1", "-k 'a  b'"))),
             ("cd 'x  y' && A=1 python3 -m pytest", Some(("cd 'x  y' && A=1", ""))),
             ("python3 -m pytest a && python3 -m pytest -x", Some(("python3 -m pytest a &&", "-x"))),

@@ -67,9 +67,7 @@ impl RunnerReport {
         };
         match frames {
             Ok(frames) => Self::of(frames, &end_words(result)),
-            Err(number) => {
-                Self::Forged(format!("line {number} of the report is not the runner's"))
-            }
+            Err(number) => Self::Forged(format!("line {number} of the report is not the runner's")),
         }
     }
 
@@ -84,9 +82,13 @@ impl RunnerReport {
             match frame {
                 RunnerFrame::Pytest(_) => has_begun = true,
                 RunnerFrame::Named(files) => ran.named = files,
-                RunnerFrame::Tests(tests) => ran.tests.extend(
-                    tests.into_iter().map(|(id, local_id)| RanTest { id, local_id, end: None }),
-                ),
+                RunnerFrame::Tests(tests) => {
+                    ran.tests.extend(tests.into_iter().map(|(id, local_id)| RanTest {
+                        id,
+                        local_id,
+                        end: None,
+                    }))
+                }
                 RunnerFrame::Broken(id) => ran.broken.push(id),
                 RunnerFrame::End(number, end) => {
                     let test = usize::try_from(number).ok().and_then(|at| ran.tests.get_mut(at));
@@ -139,7 +141,10 @@ pub(super) mod tests {
                 ["t.py::a", "t.py::b"].map(|id| (id.to_owned(), id.to_owned())).into(),
             ),
         ];
-        RunnerReport::of(first.into_iter().chain(frames.iter().cloned()).collect(), "exited, code 0")
+        RunnerReport::of(
+            first.into_iter().chain(frames.iter().cloned()).collect(),
+            "exited, code 0",
+        )
     }
 
     #[test]

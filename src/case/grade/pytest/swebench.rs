@@ -65,7 +65,8 @@ mod tests {
         fail_to_pass: &[&str],
         pass_to_pass: &[&str],
     ) -> (f64, bool, f64, bool) {
-        let ids = |names: &[&str]| names.iter().map(|name| format!("t.py::{name}")).collect::<Vec<_>>();
+        let ids =
+            |names: &[&str]| names.iter().map(|name| format!("t.py::{name}")).collect::<Vec<_>>();
         let report = RunnerReport::Ran(ran(ends));
         let grades = grade_swebench(&report, &ids(fail_to_pass), &ids(pass_to_pass));
         let SwebenchGrades { fixed, regression } = grades;

@@ -130,7 +130,9 @@ mod tests {
     fn neither_words_nor_variables_hold_the_secret() {
         let secret = ChannelSecret::random();
         let ids = ["a.py::b".to_owned()];
-        for task in [PytestTask::of_names(&[]), PytestTask::of_ids("python3 -m pytest", &ids).unwrap()] {
+        for task in
+            [PytestTask::of_names(&[]), PytestTask::of_ids("python3 -m pytest", &ids).unwrap()]
+        {
             let request = task.request(&secret);
             assert!(!request.argv.join(" ").contains(&secret.hex()));
             assert!(request.env.is_empty());
