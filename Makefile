@@ -54,7 +54,7 @@ WEAKENED = $(TARGET_DIR)/weakened/cofferdam
 # Cargo uses every core by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-kills test-overlays test-minimal test-builds bench-builds test-langs test-toolchains \
-	hostile hostile-soak weakened weakened-build demo test-examples test-metrics test-egress-clients egress-clients bench bench-docs config-docs bench-langs soak \
+	hostile hostile-soak weakened weakened-build demo test-examples test-metrics test-egress-clients egress-clients test-case-forgers bench bench-docs config-docs bench-langs soak \
 	soak-jobs firecracker-guests fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
@@ -195,6 +195,9 @@ test-egress-clients: deps build ## Reach hosts with rules by programs that know 
 
 egress-clients: deps
 	$(EGRESS_CLIENTS) prepare
+
+test-case-forgers: deps build ## Grade agents that forge the outcomes of tests, and again without each wall (as root)
+	CARGO=$(CARGO) python3 ci/test_case_forgers.py $(BINARY) $(TARGET_DIR)/case-forgers $(PYTEST)
 
 bench: deps build ## Compare with bare processes and other sandboxes in PAIRS, and with the goals
 	COFFERDAM_BIN=$(BINARY) $(BENCH) --bench paired

@@ -5,6 +5,7 @@
 
 mod conformance;
 mod faults;
+mod forgers;
 mod grade;
 mod harness;
 mod trial_cells;

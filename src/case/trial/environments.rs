@@ -1,5 +1,6 @@
 //! The environment of a Cell: made in it, or made once and shared.
 
+use super::EnvChanges;
 use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
 use super::recorded::RecordedCell;
@@ -52,6 +53,21 @@ struct ProvisionInputs {
 }
 
 impl TrialHost {
+    /// A Cell that is set up for an agent, with the variables of its environment.
+    ///
+    /// # Errors
+    /// A step failed.
+    pub fn set_up_cell(
+        &self,
+        cancel: &CancelToken,
+    ) -> Result<(Box<dyn TrialCell>, EnvChanges), TrialStop> {
+        let source = self.source(cancel)?;
+        let ProvisionedCell { cell, environment, .. } = self.provisioned(&source, None, cancel)?;
+        let env = environment.map(|made| made.env).unwrap_or_default();
+        self.set_up(cell.as_executor(), &source, &env)?;
+        Ok((cell, env))
+    }
+
     /// A started Cell over `source`, with the environment of the Case. Its commands are recorded in `commands`, if it is there.
     ///
     /// # Errors

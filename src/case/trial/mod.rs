@@ -3,6 +3,7 @@
 //! Source, start, provision, setup, agent, grade. [`TrialHost`] has what the Cells of a Case share, [`Trial`] is one
 //! attempt.
 
+mod digest;
 mod environments;
 mod error;
 mod graders;
@@ -16,6 +17,7 @@ mod trial;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use digest::inputs_digest;
 pub use environments::ProvisionedCell;
 pub use error::{TrialStep, TrialStop};
 pub use host::TrialHost;
