@@ -2,6 +2,9 @@
 
 use std::iter::Sum;
 
+/// The most digits of a count. A longer number is none.
+const DIGITS_MAX: usize = 9;
+
 /// The tests that count. Those that were skipped do not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CountedTests {
@@ -39,4 +42,10 @@ impl Sum for CountedTests {
             failed: sum.failed.saturating_add(counts.failed),
         })
     }
+}
+
+/// The count that `text` is.
+pub(super) fn count(text: &str) -> Option<u64> {
+    let is_number = text.len() <= DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { text.parse().ok() } else { None }
 }

@@ -9,9 +9,6 @@ mod python;
 
 use super::counted::CountedTests;
 
-/// The most digits of a count. A longer number is none.
-const DIGITS_MAX: usize = 9;
-
 /// Reads the lines of one stream.
 type LinesReader = fn(&[&str]) -> Option<CountedTests>;
 
@@ -39,12 +36,6 @@ pub fn console_counts(stdout: &str, stderr: &str) -> Option<CountedTests> {
 /// The one of which less passed.
 fn worse(first: CountedTests, second: CountedTests) -> CountedTests {
     if second.fraction() < first.fraction() { second } else { first }
-}
-
-/// The number that `text` is.
-fn count(text: &str) -> Option<u64> {
-    let is_number = text.len() <= DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]

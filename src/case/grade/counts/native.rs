@@ -1,7 +1,6 @@
 //! The output of Cargo and of Go.
 
-use super::count;
-use crate::case::grade::counted::CountedTests;
+use crate::case::grade::counted::{CountedTests, count};
 
 const GO_PASS: &str = "--- PASS: ";
 const GO_FAIL: &str = "--- FAIL: ";

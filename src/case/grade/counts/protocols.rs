@@ -1,7 +1,6 @@
 //! The output of TAP producers and of Maven's Surefire.
 
-use super::count;
-use crate::case::grade::counted::CountedTests;
+use crate::case::grade::counted::{CountedTests, count};
 
 /// What begins the lines of a summary: of TAP, and of Node's own reporter.
 const TAP_MARKS: [char; 2] = ['#', 'ℹ'];

@@ -1,7 +1,6 @@
 //! The output of pytest and of unittest.
 
-use super::count;
-use crate::case::grade::counted::CountedTests;
+use crate::case::grade::counted::{CountedTests, count};
 
 /// How a word of a summary counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 const CARGO: &str = "
@@ -240,4 +242,43 @@ fn sums_of_counts_do_not_overflow() {
     let line = "test result: ok. 999999999 passed; 999999999 failed; 0 ignored\n";
     let many = line.repeat(1000);
     assert_eq!(counted(&many, &many), Some((1_999_999_998_000, 1_999_999_998_000)));
+}
+
+/// Parts of summaries, of which texts are made that are nearly some.
+const PARTS: [&str; 24] = [
+    "\n",
+    "\r",
+    " ",
+    "\x1b[",
+    "\x1b]",
+    "m",
+    "=",
+    "1",
+    "999999999",
+    "9999999999",
+    " passed",
+    ", ",
+    " failed",
+    " in ",
+    "0.1s",
+    "Ran ",
+    " tests in 1s",
+    "OK",
+    "FAILED (",
+    "failures=1",
+    "# pass ",
+    "--- PASS: ",
+    "test result: ok. ",
+    "Tests run: ",
+];
+
+proptest! {
+    #[test]
+    fn no_text_fails_to_be_counted(parts in prop::collection::vec(prop::sample::select(&PARTS[..]), 0..40)) {
+        let text = parts.concat();
+        let (stdout, stderr) = text.split_at(text.floor_char_boundary(text.len() / 2));
+        if let Some(counts) = console_counts(stdout, stderr) {
+            prop_assert!((0.0..=1.0).contains(&counts.fraction()));
+        }
+    }
 }

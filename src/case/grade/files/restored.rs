@@ -4,9 +4,6 @@ use super::reports::ReportPatterns;
 use crate::case::file::{GraderKind, InjectedFile};
 use crate::case::grade::grader::GradeError;
 
-/// What has a meaning in patterns.
-const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
-
 /// Patterns of what the agent left that a grader of `kind` has to find as the agent got it: reports, which only tests
 /// write, and the destinations of hidden files with all that is in them.
 ///
@@ -25,22 +22,10 @@ pub fn restored_patterns(kind: &GraderKind) -> Result<Vec<String>, GradeError> {
     };
     let mut patterns = ReportPatterns::parse(reports)?.texts().to_vec();
     for file in inject {
-        let plain = literal(&file.destination.display().to_string());
+        let plain = globset::escape(&file.destination.to_string_lossy());
         patterns.extend([format!("{plain}/**"), plain]);
     }
     Ok(patterns)
-}
-
-/// The pattern that matches `path` alone.
-fn literal(path: &str) -> String {
-    let mut pattern = String::with_capacity(path.len());
-    for c in path.chars() {
-        if SPECIAL.contains(&c) {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern
 }
 
 #[cfg(test)]

@@ -1,15 +1,13 @@
 //! One JUnit report.
 
-use super::UnusableReport;
-use crate::case::grade::counted::CountedTests;
+use super::unusable::UnusableReport;
+use crate::case::grade::counted::{CountedTests, count};
 use crate::evaluation::pipeline::xml::{Tag, Tags, attribute};
 
 /// How deep its elements lie in each other.
 const DEPTH_MAX: usize = 64;
 /// The most elements.
 const ELEMENTS_MAX: usize = 4_000_000;
-/// The most digits of a count.
-const DIGITS_MAX: usize = 9;
 /// The attributes that count tests which did not run, one of each family of tools.
 const SKIP_COUNTS: [&str; 3] = ["skipped", "skip", "disabled"];
 /// The values of `status` and `result` of a test that did not run, where there is no element for it.
@@ -182,7 +180,7 @@ fn new_case(attributes: &str) -> Result<ElementContent, UnusableReport> {
 fn suite_counts(attributes: &str) -> Result<Option<CountedTests>, UnusableReport> {
     let number = |name| match attribute(attributes, name)?.as_deref().map(str::trim) {
         None | Some("") => Ok(None),
-        Some(text) => number(text).map(Some).ok_or(UnusableReport::from("a count is no number")),
+        Some(text) => count(text).map(Some).ok_or(UnusableReport::from("a count is no number")),
     };
     let Some(total) = number("tests")? else { return Ok(None) };
     let failed = number("failures")?.unwrap_or(0) + number("errors")?.unwrap_or(0);
@@ -191,9 +189,4 @@ fn suite_counts(attributes: &str) -> Result<Option<CountedTests>, UnusableReport
         skipped += number(name)?.unwrap_or(0);
     }
     Ok(Some(CountedTests::of_total(total, failed, skipped)))
-}
-
-fn number(text: &str) -> Option<u64> {
-    let is_number = text.len() <= DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { text.parse().ok() } else { None }
 }
