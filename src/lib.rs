@@ -27,12 +27,17 @@ pub mod cases {
     //! Cells of Cases: the files of one trial of an agent, and what runs commands over them.
     //!
     //! An [`Executor`] starts a Cell, runs commands in it and stops it. [`SandboxedCell`] runs each command in a
-    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place.
+    //! sandbox, [`LocalCell`] on the host. Whatever implements the trait can take their place. A [`Provisioner`] makes
+    //! the environment of a started Cell; [`BuiltInProvisioner`] makes those of case files.
 
     pub use crate::case::cell::{
         CellDescription, CellExecutor as Executor, CellExecutorKind, CellSettings, ExecCode,
         ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, LocalCell, LocalSettings,
         SandboxedCell, StepAccess, StepLimits,
+    };
+    pub use crate::case::provision::{
+        BuiltInProvisioner, PassedVariables, ProvisionError, ProvisionPlaces, ProvisionRequest,
+        ProvisionedEnvironment, Provisioner, provision_timeout,
     };
 }
 
