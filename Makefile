@@ -6,7 +6,10 @@ SYSTEM_PATH = /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 NEEDED = make:make gcc:gcc g++:g++ python3:python3 node:nodejs ruby:ruby php:php-cli \
 	javac:default-jdk-headless /usr/share/java/gson.jar:libgoogle-gson-java bwrap:bubblewrap \
 	curl:curl openssl:openssl strace:strace update-ca-certificates:ca-certificates \
-	podman:podman runc:runc busybox:busybox-static
+	podman:podman runc:runc busybox:busybox-static /usr/share/doc/python3-venv/copyright:python3-venv
+# Debian has no uv. It comes as a package of Python, into a directory of its own, which sandboxes see.
+UV = uv==0.13.9
+UV_DIR = /usr/local/lib/uv
 APT_GET = DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300
 
 CARGO = cargo
@@ -70,6 +73,11 @@ deps: ## Install the compilers, runtimes and tools that are missing (Debian, as 
 		echo "installing:$$missing"; \
 		$(APT_GET) update && $(APT_GET) install -y --no-install-recommends $$missing; \
 	fi </dev/null
+	@PATH=$(SYSTEM_PATH) command -v uv >/dev/null || { \
+		PATH=$(SYSTEM_PATH) python3 -m venv --clear $(UV_DIR) && \
+		$(UV_DIR)/bin/pip install --disable-pip-version-check -q $(UV) && \
+		ln -sf $(UV_DIR)/bin/uv /usr/local/bin/uv; \
+	} </dev/null
 
 build: ## Build the release binary, static and stripped
 	$(CARGO) build --locked --release

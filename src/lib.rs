@@ -28,8 +28,8 @@ pub mod cases {
     //!
     //! A Cell is the files of one trial. An [`Executor`] starts it, runs commands in it and stops it: a
     //! [`SandboxedCell`] runs each command in a sandbox, a [`LocalCell`] on the host, a [`ContainerCell`] in a container.
-    //! A [`Harness`] lets an agent work in a Cell, and a [`Grader`] judges its files. Both see it through [`Executor`]
-    //! alone, so that whatever implements one of these traits can take the place of ours.
+    //! A [`Provisioner`] makes its environment, a [`Harness`] lets an agent work in it, and a [`Grader`] judges its files. All
+    //! three see it through [`Executor`] alone, so that whatever implements one of these traits can take the place of ours.
 
     pub use crate::case::cell::{
         AgentDifference, AgentSeat, CellBase, CellDescription, CellEntry, CellExecutor as Executor,
@@ -48,6 +48,10 @@ pub mod cases {
         HarnessTerms, HarnessTrace, HttpCaseRules, InlineJobs, InstructionText, JobHarness,
         ModelPrices, NopHarness, OpenaiHarness, OpenaiSettings, OracleCommands, PatchHarness,
         TRACE_BYTES_MAX, UndefinedAgent, http_denials,
+    };
+    pub use crate::case::provision::{
+        BuiltInProvisioner, PassedVariables, ProvisionError, ProvisionPlaces, ProvisionRequest,
+        ProvisionedEnvironment, Provisioner, provision_timeout,
     };
     pub use cofferdam_tree::files::EntryType;
 }

@@ -5,3 +5,4 @@ pub mod file;
 pub mod grade;
 pub mod harness;
 mod known_agents;
+pub mod provision;

@@ -8,5 +8,6 @@ mod faults;
 mod forgers;
 mod grade;
 mod harness;
+mod provision;
 mod trial_cells;
 mod validate;

@@ -19,7 +19,7 @@ mod revision;
 mod source;
 
 pub use base::{BASE_LIFETIME, Base};
-pub use deps::{agent_path, phase_environment, with_variables};
+pub use deps::{agent_path, is_for_install, phase_environment, with_variables};
 pub use error::RepositoryError;
 pub use install::InstallOutput;
 pub use phases::{

@@ -1,0 +1,5 @@
+//! Provisioning by the real tools: CPython's venv and pip, and uv, in sandboxes and on the host.
+
+mod commands;
+mod packages;
+mod scene;
