@@ -6,3 +6,4 @@ pub mod grade;
 pub mod harness;
 mod known_agents;
 pub mod provision;
+pub mod run;

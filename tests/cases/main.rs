@@ -9,5 +9,6 @@ mod forgers;
 mod grade;
 mod harness;
 mod provision;
+mod run;
 mod trial_cells;
 mod validate;

@@ -181,7 +181,8 @@ fn unavailable(kind: CellExecutorKind, reason: &dyn std::fmt::Display) -> ExecEr
     ExecError::new(ExecCode::BackendUnavailable, format!("{}: {reason}", kind.word()))
 }
 
-fn lines_of(faults: &CaseFaults) -> String {
+/// The errors of a case file, each in a line.
+pub(super) fn lines_of(faults: &CaseFaults) -> String {
     let line = |path: &str, message: &str| match path {
         "" => message.to_owned(),
         path => format!("{path}: {message}"),

@@ -1,6 +1,16 @@
-//! `cofferdam case`: checks Cases, and runs commands in their Cells.
+//! `cofferdam case`: checks Cases, runs commands in their Cells, and reports on their runs.
 
 mod exec;
+#[cfg(test)]
+mod progress;
+mod report;
+#[cfg(test)]
+mod resume;
+#[cfg(test)]
+mod run;
+mod runs;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
@@ -10,14 +20,16 @@ use crate::case::file::{CaseReport, load_case};
 use crate::cli::failure::{Failure, USAGE};
 use crate::cli::stdio::print;
 use exec::CaseExecCommand;
+use report::CaseReportCommand;
 
 const EXAMPLES: &str = "\
 Examples:
   cofferdam case validate cases/fix-add
   cofferdam case validate cases/fix-add/case.yaml
-  cofferdam case exec cases/fix-add --timeout 10s -- ls -l";
+  cofferdam case exec cases/fix-add --timeout 10s -- ls -l
+  cofferdam case report cases/fix-add";
 
-/// Checks Cases, and runs commands in their Cells.
+/// Checks Cases, runs commands in their Cells, and reports on their runs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
@@ -32,6 +44,8 @@ enum CaseSubcommand {
     Validate(CaseValidateCommand),
     /// Run one command over the files of a new Cell
     Exec(Box<CaseExecCommand>),
+    /// Write the reports of a run again
+    Report(CaseReportCommand),
 }
 
 /// Prints a report.
@@ -49,6 +63,7 @@ impl CaseCommand {
         match self.command {
             CaseSubcommand::Validate(validate) => validate.run(),
             CaseSubcommand::Exec(exec) => exec.run(),
+            CaseSubcommand::Report(report) => report.run(),
         }
     }
 }

@@ -115,12 +115,13 @@ fn kind(kind: TestKind) -> &'static str {
     }
 }
 
-fn seconds(millis: u64) -> String {
+/// Milliseconds as seconds with three places.
+pub fn seconds(millis: u64) -> String {
     format!("{}.{:03}", millis / 1000, millis % 1000)
 }
 
-/// Text for XML; characters that XML cannot have are replaced.
-fn escaped(text: &str) -> String {
+/// Text for XML or HTML, in an element or in double quotes; characters that XML cannot have are replaced.
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

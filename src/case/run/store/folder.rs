@@ -1,0 +1,211 @@
+//! `<store>/cases`: the runs of a store.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::SystemTime;
+
+use nix::errno::Errno;
+
+use super::cell_files::{CellFilesDir, remove_entry};
+use super::error::CaseRunError;
+use super::locked_run::{CELLS, LockedRun, MANIFEST};
+use super::manifest::{
+    MANIFEST_BYTES_MAX, MANIFEST_VERSION, ManifestHead, RunDigests, RunManifest, RunOptions,
+};
+use crate::case::run::plan::PlannedCell;
+use crate::store::{ServiceLock, StoreDir, StoreError};
+use cofferdam_core::job::JobId;
+use cofferdam_core::values::utc::rfc3339;
+
+const CASES: &str = "cases";
+/// The copy of the case file.
+const CASE_COPY: &str = "case.yaml";
+/// The start of the name of a run that is not whole yet.
+const UNFINISHED: &str = ".new-";
+/// How many new names are tried for a run that is not whole yet.
+const ATTEMPTS_MAX: u32 = 16;
+
+/// What a run is made of.
+#[derive(Debug, Clone)]
+pub struct NewRun<'a> {
+    /// Its id.
+    pub id: JobId,
+    /// The case file, with every link followed.
+    pub case_path: &'a Path,
+    /// Its content.
+    pub case_yaml: &'a [u8],
+    /// The id of the Case.
+    pub case: &'a str,
+    /// Digests of the Case and of its source.
+    pub digests: RunDigests,
+    /// How its Cells are run.
+    pub options: RunOptions,
+    /// Its Cells, in their order.
+    pub cells: Vec<PlannedCell>,
+}
+
+/// The runs of a store.
+#[derive(Debug)]
+pub struct RunFolder {
+    cases: StoreDir,
+}
+
+impl RunFolder {
+    /// Opens the runs of the store in `store`, and creates what is missing.
+    ///
+    /// # Errors
+    /// The directory cannot be a store.
+    pub fn open_or_create(store: &Path) -> Result<Self, CaseRunError> {
+        Ok(Self { cases: StoreDir::open_root(store)?.own_child(CASES)? })
+    }
+
+    /// Opens the runs of the store in `store`; nothing if there are none.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn open(store: &Path) -> Result<Option<Self>, CaseRunError> {
+        Self::at(&store.join(CASES))
+    }
+
+    /// Opens a directory of runs by its canonical path; nothing if it is not there.
+    pub(super) fn at(path: &Path) -> Result<Option<Self>, CaseRunError> {
+        let opened = path
+            .canonicalize()
+            .map_err(|error| crate::store::errno_of(&error))
+            .and_then(|path| StoreDir::open(&path));
+        match opened {
+            Ok(cases) => Ok(Some(Self { cases })),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
+            Err(errno) => {
+                let reason = errno.to_string();
+                Err(StoreError::Unusable { path: path.to_owned(), reason }.into())
+            }
+        }
+    }
+
+    /// Makes a run whose Cells are all pending. This process has its lock.
+    ///
+    /// # Errors
+    /// The id is taken, or the disk refuses the run. Nothing is left of it.
+    pub fn create(&self, new: &NewRun<'_>) -> Result<LockedRun, CaseRunError> {
+        if self.cases.entry(new.id.as_str())?.is_some() {
+            return Err(CaseRunError::Taken(new.id.clone()));
+        }
+        self.sweep()?;
+        let (name, lock) = self.new_directory()?;
+        let made = self.fill(&name, new).and_then(|()| {
+            self.cases.move_to(&name, &self.cases, new.id.as_str()).map_err(|errno| match errno {
+                Errno::EEXIST => CaseRunError::Taken(new.id.clone()),
+                errno => self.cases.error("rename", new.id.as_str(), errno).into(),
+            })
+        });
+        if let Err(error) = made {
+            // The first failure is the one to report; the next run repeats a failed removal.
+            let _ = remove_entry(&self.cases, OsStr::new(&name));
+            return Err(error);
+        }
+        self.cases.sync()?;
+        LockedRun::new(self.open_run(new.id.as_str())?, lock)
+    }
+
+    /// Takes the lock of the run in the directory `name`.
+    ///
+    /// # Errors
+    /// There is no such run, or another process has its lock.
+    pub fn lock(&self, name: &str) -> Result<LockedRun, CaseRunError> {
+        LockedRun::lock(self.open_run(name)?)
+    }
+
+    /// Whether there is a run in the directory `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.cases.child(name).is_ok_and(|run| matches!(run.entry(MANIFEST), Ok(Some(_))))
+    }
+
+    /// The directories of the runs of the case file at `case_path`, the newest first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn runs_of(&self, case_path: &Path) -> Result<Vec<String>, CaseRunError> {
+        let mut heads: Vec<(ManifestHead, String)> = Vec::new();
+        for name in self.cases.names()? {
+            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
+            let head = self.head(name).filter(|head| head.case_path == case_path);
+            heads.extend(head.map(|head| (head, name.to_owned())));
+        }
+        heads.sort();
+        Ok(heads.into_iter().rev().map(|(_, name)| name).collect())
+    }
+
+    fn head(&self, name: &str) -> Option<ManifestHead> {
+        let bytes = self.cases.child(name).ok()?.read(MANIFEST, MANIFEST_BYTES_MAX).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    fn open_run(&self, name: &str) -> Result<StoreDir, CaseRunError> {
+        if !self.has(name) {
+            return Err(CaseRunError::Unknown(name.to_owned()));
+        }
+        Ok(self.cases.child(name).map_err(|errno| self.cases.error("open", name, errno))?)
+    }
+
+    /// A new directory under a name of its own, and its lock.
+    fn new_directory(&self) -> Result<(String, ServiceLock), CaseRunError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let name = format!("{UNFINISHED}{}", uuid::Uuid::new_v4().simple());
+            let directory = self.cases.own_child(&name)?;
+            // Until the lock is taken, another process may take the directory for one that was left.
+            if let Ok(lock) = ServiceLock::take(&directory)
+                && directory.is_in_place()
+            {
+                return Ok((name, lock));
+            }
+        }
+        Err(self.cases.error("lock", UNFINISHED, Errno::EAGAIN).into())
+    }
+
+    /// Writes the files of a new run.
+    fn fill(&self, name: &str, new: &NewRun<'_>) -> Result<(), CaseRunError> {
+        let opened = self.cases.child(name);
+        let directory = opened.map_err(|errno| self.cases.error("open", name, errno))?;
+        let manifest = RunManifest {
+            version: MANIFEST_VERSION,
+            run_id: new.id.clone(),
+            case: new.case.to_owned(),
+            case_path: new.case_path.to_owned(),
+            created_at: rfc3339(SystemTime::now()),
+            digests: new.digests.clone(),
+            options: new.options.clone(),
+            cells: new.cells.clone(),
+        };
+        let path = directory.path_of(MANIFEST);
+        let refused = |reason: String| StoreError::NotRecordable { path: path.clone(), reason };
+        let json = serde_json::to_vec(&manifest).map_err(|error| refused(error.to_string()))?;
+        if u64::try_from(json.len()).unwrap_or(u64::MAX) > MANIFEST_BYTES_MAX {
+            return Err(refused(format!("more than {MANIFEST_BYTES_MAX} bytes")).into());
+        }
+        directory.write_new(CASE_COPY, new.case_yaml)?;
+        directory.write_new(MANIFEST, &json)?;
+        let cells = directory.own_child(CELLS)?;
+        for cell in &new.cells {
+            CellFilesDir::open(&cells, cell)?.write_pending(cell)?;
+        }
+        cells.sync()?;
+        Ok(directory.sync()?)
+    }
+
+    /// Removes runs that a killed process has not finished making.
+    fn sweep(&self) -> Result<(), CaseRunError> {
+        let unfinished =
+            |name: &OsString| name.to_str().is_some_and(|name| name.starts_with(UNFINISHED));
+        for name in self.cases.names()?.into_iter().filter(unfinished) {
+            let Ok(directory) = self.cases.child(&name) else { continue };
+            // Its lock is held while it is made.
+            if let Ok(_lock) = ServiceLock::take(&directory)
+                && let Err(error) = remove_entry(&self.cases, &name)
+            {
+                log::warn!(reason = error.to_string(); "unfinished run not removed");
+            }
+        }
+        Ok(())
+    }
+}

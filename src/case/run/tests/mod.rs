@@ -1,0 +1,7 @@
+//! Runs with scripted Cells.
+
+mod fixtures;
+mod killed;
+mod reports;
+mod schedule;
+mod stored;

@@ -1,0 +1,3 @@
+//! Runs on disk by the built binary.
+
+mod report;
