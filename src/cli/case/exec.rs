@@ -3,32 +3,33 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use clap::{Args, ValueEnum};
+use nix::unistd::geteuid;
 use serde::Serialize;
 
+use super::trials::{CaseHost, CaseHostRequest};
 use crate::case::cell::{
-    CellExecutor, CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings,
-    ExecCode, ExecError, ExecRequest, ExecResult, LocalCell, LocalSettings, SandboxedCell,
-    TIMEOUT_DEFAULT,
+    CellExecutorKind, ExecCode, ExecError, ExecRequest, ExecResult, TIMEOUT_DEFAULT,
 };
-use crate::case::file::{Case, CaseFaults, load_case};
+use crate::case::file::{CaseFaults, CheckedCase, load_case};
+use crate::case::run::{CellFault, case_file};
+use crate::case::trial::TrialStop;
 use crate::cli::failure::{BY_SIGNAL, Failure, OTHER_LIMIT, SANDBOX, TIME_LIMIT};
 use crate::cli::foreground::Foreground;
-use crate::cli::options::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
 use crate::cli::options::value_parsers;
 use crate::cli::stdio::{print, say};
-use crate::executor::SandboxExecutor;
-use cofferdam_core::SetupFailure;
 use cofferdam_core::job::{StreamRecord, TextEncoding};
 use cofferdam_core::sync::cancel::CancelToken;
-use cofferdam_sandbox::engine::{SandboxConfig, SandboxHost, builtin_profile};
 
+/// The start of the name of the directory, below that of temporary files, in which Cells have their files.
+const STORE: &str = "cofferdam-cases";
+/// The code of a trial without a backend.
+const UNAVAILABLE: &str = "backend.unavailable";
 const EXIT_CODES: &str = "\
 Exit codes:
   the program's own; 128+n if signal n killed it; 124 the time limit; 123 killed for another limit;
@@ -67,7 +68,15 @@ pub struct CaseExecCommand {
 /// What `--json` prints where nothing has run.
 #[derive(Debug, Serialize)]
 struct ExecErrorAnswer<'a> {
-    error: &'a ExecError,
+    error: &'a NotRun,
+}
+
+/// Why the command has not run: an error of the executor, or of a step before it.
+#[derive(Debug, Serialize)]
+struct NotRun {
+    code: String,
+    message: String,
+    details: BTreeMap<&'static str, String>,
 }
 
 /// An executor, as the command line names it.
@@ -106,14 +115,8 @@ impl CaseExecCommand {
         };
         let foreground = Foreground::begin()?;
         let cancel = foreground.watch().cancel;
-        let ended = CellSettings::of(&checked.case, asked)
-            .and_then(|(settings, kind)| open(&checked.case, settings, kind, cancel))
-            .and_then(|cell| {
-                cell.start()?;
-                let ended = cell.run(&request);
-                cell.stop();
-                ended
-            });
+        let kind = CellExecutorKind::of(&checked.case, asked);
+        let ended = run_in_cell(&self.case, &checked, kind, request, &cancel);
         let code = match &ended {
             Ok(result) => code_of(result),
             Err(_) => SANDBOX,
@@ -122,63 +125,83 @@ impl CaseExecCommand {
             (Ok(result), true) => print_json(result)?,
             (Ok(result), false) => pass_on(result)?,
             (Err(error), true) => print_json(&ExecErrorAnswer { error })?,
-            (Err(error), false) => say(&format!("cofferdam: {error}")),
+            (Err(error), false) => error.say(),
         }
         Ok(foreground.signal_code().unwrap_or(code))
     }
 }
 
-fn open(
-    case: &Case,
-    settings: CellSettings,
-    kind: CellExecutorKind,
-    cancel: CancelToken,
-) -> Result<Box<dyn CellExecutor>, ExecError> {
-    match kind {
-        CellExecutorKind::Local => {
-            let helper = own_program(kind)?;
-            let settings = LocalSettings { cell: settings, base: env::temp_dir(), helper };
-            Ok(Box::new(LocalCell::new(settings, cancel)))
+/// Runs the command in a Cell that is set up, and removes the Cell.
+fn run_in_cell(
+    path: &Path,
+    checked: &CheckedCase,
+    executor: CellExecutorKind,
+    request: ExecRequest,
+    cancel: &CancelToken,
+) -> Result<ExecResult, NotRun> {
+    let unavailable = |reason: &dyn std::fmt::Display| NotRun::of_executor(executor, reason);
+    let case_path = case_file(path).canonicalize().map_err(|error| unavailable(&error))?;
+    let store_dir = env::temp_dir().join(format!("{STORE}-{}", geteuid()));
+    let host = CaseHost::open(&CaseHostRequest {
+        checked,
+        case_path: &case_path,
+        executor,
+        keep: false,
+        workers: 1,
+        store_dir: &store_dir,
+    });
+    let host = host.map_err(|failure| unavailable(&failure))?;
+    let (cell, mut env) = host.host().set_up_cell(cancel).map_err(NotRun::of_trial)?;
+    env.extend(request.env.clone());
+    let ended = cell.as_executor().run(&ExecRequest { env, ..request });
+    cell.as_executor().stop();
+    ended.map_err(NotRun::from)
+}
+
+impl NotRun {
+    /// The executor cannot be had here.
+    fn of_executor(kind: CellExecutorKind, reason: &dyn std::fmt::Display) -> Self {
+        let words = format!("{}: {reason}", kind.word());
+        ExecError::new(ExecCode::BackendUnavailable, words).into()
+    }
+
+    /// The Cell could not be set up.
+    fn of_trial(stop: TrialStop) -> Self {
+        let plain = |code: &str, message: String| Self {
+            code: code.to_owned(),
+            message,
+            details: BTreeMap::new(),
+        };
+        match stop {
+            TrialStop::Cancelled => plain("exec.backend_failed", "cancelled".to_owned()),
+            TrialStop::Skipped(reason) => plain("source.failed", reason),
+            TrialStop::Failed(CellFault { code, step, message, tail })
+            | TrialStop::Ungraded(CellFault { code, step, message, tail }) => {
+                let code = if code == UNAVAILABLE {
+                    format!("exec.{}", code.replace('.', "_"))
+                } else {
+                    code
+                };
+                let tail = tail.into_iter().map(|tail| ("tail", tail));
+                Self { code, message, details: [("step", step)].into_iter().chain(tail).collect() }
+            }
         }
-        CellExecutorKind::Sandboxed => {
-            let executor = sandbox_executor().map_err(|failure| unavailable(kind, &failure))?;
-            Ok(Box::new(SandboxedCell::new(Arc::new(executor), settings, cancel)))
-        }
-        CellExecutorKind::Container => {
-            let container = case.container.clone();
-            let container = container.ok_or_else(|| unavailable(kind, &"the Case has none"))?;
-            let passed = container.env_passthrough.iter();
-            let host = ContainerHost {
-                base: env::temp_dir(),
-                helper: own_program(kind)?,
-                search_path: env::var_os("PATH").unwrap_or_default(),
-                variables: passed
-                    .filter_map(|name| Some((name.clone(), env::var(name).ok()?)))
-                    .collect(),
-            };
-            let settings = ContainerSettings { cell: settings, container, host };
-            Ok(Box::new(ContainerCell::new(settings, cancel)))
+    }
+
+    fn say(&self) {
+        say(&format!("cofferdam: {}", self.message));
+        if let Some(tail) = self.details.get("tail") {
+            say(tail);
         }
     }
 }
 
-/// This program, which runs the commands of a Cell.
-fn own_program(kind: CellExecutorKind) -> Result<PathBuf, ExecError> {
-    env::current_exe().map_err(|error| unavailable(kind, &error))
-}
-
-fn sandbox_executor() -> Result<SandboxExecutor, SetupFailure> {
-    let rootfs = env::var_os(ROOTFS_VARIABLE).map(PathBuf::from);
-    let root = root_source(rootfs.as_deref())
-        .map_err(|words| SetupFailure::from_words("rootfs", words))?;
-    let profile = builtin_profile(PROFILE)
-        .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
-    let config = SandboxConfig { profile, root, private: Vec::new(), strict: false };
-    Ok(SandboxExecutor::new(SandboxHost::open(config)?))
-}
-
-fn unavailable(kind: CellExecutorKind, reason: &dyn std::fmt::Display) -> ExecError {
-    ExecError::new(ExecCode::BackendUnavailable, format!("{}: {reason}", kind.word()))
+impl From<ExecError> for NotRun {
+    fn from(error: ExecError) -> Self {
+        let code = serde_json::to_value(error.code).ok();
+        let code = code.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+        Self { code, message: error.message, details: error.details }
+    }
 }
 
 /// The errors of a case file, each in a line.

@@ -1,16 +1,14 @@
-//! `cofferdam case`: checks Cases, runs commands in their Cells, and reports on their runs.
+//! `cofferdam case`: checks Cases, runs them, runs commands in their Cells, and reports on their runs.
 
 mod exec;
-#[cfg(test)]
 mod progress;
 mod report;
-#[cfg(test)]
 mod resume;
-#[cfg(test)]
 mod run;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod trials;
 
 use std::path::PathBuf;
 
@@ -21,15 +19,20 @@ use crate::cli::failure::{Failure, USAGE};
 use crate::cli::stdio::print;
 use exec::CaseExecCommand;
 use report::CaseReportCommand;
+use resume::CaseResumeCommand;
+use run::CaseRunCommand;
+use trials::CaseTrials;
 
 const EXAMPLES: &str = "\
 Examples:
   cofferdam case validate cases/fix-add
   cofferdam case validate cases/fix-add/case.yaml
   cofferdam case exec cases/fix-add --timeout 10s -- ls -l
+  cofferdam case run cases/fix-add --jobs 4
+  cofferdam case resume cases/fix-add
   cofferdam case report cases/fix-add";
 
-/// Checks Cases, runs commands in their Cells, and reports on their runs.
+/// Checks Cases, runs them, runs commands in their Cells, and reports on their runs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
@@ -44,6 +47,10 @@ enum CaseSubcommand {
     Validate(CaseValidateCommand),
     /// Run one command over the files of a new Cell
     Exec(Box<CaseExecCommand>),
+    /// Run every Cell of a Case
+    Run(Box<CaseRunCommand>),
+    /// Go on with a run
+    Resume(CaseResumeCommand),
     /// Write the reports of a run again
     Report(CaseReportCommand),
 }
@@ -63,6 +70,8 @@ impl CaseCommand {
         match self.command {
             CaseSubcommand::Validate(validate) => validate.run(),
             CaseSubcommand::Exec(exec) => exec.run(),
+            CaseSubcommand::Run(run) => run.run(&CaseTrials),
+            CaseSubcommand::Resume(resume) => resume.run(&CaseTrials),
             CaseSubcommand::Report(report) => report.run(),
         }
     }

@@ -42,6 +42,7 @@ impl CaseResumeCommand {
             case_path: &loaded.path,
             options: &manifest.options,
             store_dir: &store_dir,
+            workers: self.jobs,
         };
         let digest = source.source_digest(&request)?;
         run.check_source(&digest).map_err(|error| refused(&error))?;

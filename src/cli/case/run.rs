@@ -73,6 +73,8 @@ pub struct RunnerRequest<'a> {
     pub options: &'a RunOptions,
     /// The store of the run.
     pub store_dir: &'a Path,
+    /// Cells that run at the same time.
+    pub workers: usize,
 }
 
 /// Makes runners of Cells.
@@ -102,6 +104,7 @@ impl CaseRunCommand {
             case_path: &loaded.path,
             options: &options,
             store_dir: &store_dir,
+            workers: self.jobs,
         };
         let digest = source.source_digest(&request)?;
         let runner = source.cell_runner(&request)?;

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::run::{CellRunnerSource, RunnerRequest};
 use crate::case::cell::{CellExecutorKind, CellTrees, ExecError, StepLimits};
 use crate::case::file::{Case, CheckedCase};
-use crate::case::source::{SourcePlan, repository_hosts};
-use crate::case::trial::{TrialHost, TrialParts, TrialSettings};
+use crate::case::run::{CellEnd, CellFault, CellFilesDir, CellRunner, CellWarning, PlannedCell};
+use crate::case::source::repository_hosts;
+use crate::case::trial::{TrialHost, TrialParts, TrialRunner, TrialSettings, inputs_digest};
 use crate::cli::failure::Failure;
 use crate::cli::options::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
 use crate::config::CaseConfig;
@@ -22,6 +23,7 @@ use crate::evaluation::repository::{Repositories, RepositoryRoots, RepositorySet
 use crate::evaluation::trees::session_base::SessionDirectory;
 use crate::evaluation::trees::{EvaluationRoot, EvaluationTrees};
 use crate::executor::SandboxExecutor;
+use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{NetworkObject, SetupFailure};
 use cofferdam_sandbox::engine::{SandboxConfig, SandboxHost, builtin_profile};
 
@@ -38,12 +40,80 @@ const CACHE_BYTES_MAX: u64 = 20 << 30;
 /// Sandboxes that one Cell has at the same time.
 const HOST_IDS: usize = 4;
 
+/// Makes runners of Cells on this host.
+#[derive(Debug, Clone, Copy)]
+pub struct CaseTrials;
+
+/// Runs Cells on this host.
+#[derive(Debug)]
+struct HostRunner {
+    // Dropped before the directory, in which its files are.
+    runner: TrialRunner,
+    _session: SessionDirectory,
+}
+
+/// Fails every Cell: this host cannot run one.
+#[derive(Debug)]
+struct NoRunner {
+    reason: String,
+}
+
+impl CellRunnerSource for CaseTrials {
+    fn source_digest(&self, request: &RunnerRequest<'_>) -> Result<String, Failure> {
+        let cancel = CancelToken::new().map_err(cannot("make a token"))?;
+        let left_out = [std::path::absolute(request.store_dir).map_err(cannot("store"))?];
+        inputs_digest(&request.checked.case, request.case_path, &left_out, &cancel)
+            .map_err(Failure::Usage)
+    }
+
+    fn cell_runner(&self, request: &RunnerRequest<'_>) -> Result<Box<dyn CellRunner>, Failure> {
+        let RunnerRequest { checked, case_path, options, store_dir, workers } = *request;
+        let asked = options.executor.as_deref().and_then(CellExecutorKind::parse);
+        let opened = CaseHost::open(&CaseHostRequest {
+            checked,
+            case_path,
+            executor: CellExecutorKind::of(&checked.case, asked),
+            keep: options.keep,
+            workers,
+            store_dir,
+        });
+        match opened {
+            Ok(CaseHost { host, session }) => {
+                let warnings = checked.warnings.iter().map(CellWarning::of).collect();
+                let runner = TrialRunner::new(host, warnings);
+                Ok(Box::new(HostRunner { runner, _session: session }))
+            }
+            Err(Failure::Refused(failure)) => {
+                Ok(Box::new(NoRunner { reason: failure.to_string() }))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+impl CellRunner for HostRunner {
+    fn run_cell(&self, cell: &PlannedCell, files: &CellFilesDir, stop: &CancelToken) -> CellEnd {
+        self.runner.run_cell(cell, files, stop)
+    }
+}
+
+impl CellRunner for NoRunner {
+    fn run_cell(&self, _: &PlannedCell, _: &CellFilesDir, _: &CancelToken) -> CellEnd {
+        CellEnd::failed(CellFault {
+            code: "backend.unavailable".to_owned(),
+            step: "start".to_owned(),
+            message: self.reason.clone(),
+            tail: None,
+        })
+    }
+}
+
 /// What a run of a Case needs of this host.
 #[derive(Debug)]
 pub struct CaseHost {
     // Dropped before the directory, in which its files are.
     host: TrialHost,
-    _session: SessionDirectory,
+    session: SessionDirectory,
 }
 
 /// What a [`CaseHost`] is opened for.
@@ -96,7 +166,7 @@ impl CaseHost {
             helper: env::current_exe().map_err(cannot("find this program"))?,
             left_out: vec![store_dir],
         };
-        Ok(Self { host: TrialHost::new(settings, parts), _session: session })
+        Ok(Self { host: TrialHost::new(settings, parts), session })
     }
 
     /// What its Cells share.
