@@ -7,3 +7,4 @@ pub mod harness;
 mod known_agents;
 pub mod provision;
 pub mod run;
+pub mod trial;

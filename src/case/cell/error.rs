@@ -74,7 +74,7 @@ impl ExecError {
     }
 
     /// A step of the executor that failed.
-    pub(super) fn failed(step: &'static str, reason: impl std::fmt::Display) -> Self {
+    pub(in crate::case) fn failed(step: &'static str, reason: impl std::fmt::Display) -> Self {
         Self::new(ExecCode::BackendFailed, format!("{step}: {reason}")).with("step", step)
     }
 

@@ -68,8 +68,8 @@ pub struct AgentSeat<'a> {
 }
 
 /// A Cell in which an agent can be tried and its work graded.
-pub trait TrialCell: CellExecutor {
-    /// The same Cell, seen as an executor.
+pub trait TrialCell: Send + Sync + fmt::Debug {
+    /// What runs its commands.
     fn as_executor(&self) -> &dyn CellExecutor;
 
     /// Where the agent works, once there is a checkpoint.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::case::cell::{ExecError, ExecResult};
 use cofferdam_core::job::{StreamRecord, TextEncoding};
@@ -38,7 +38,7 @@ pub struct AgentSummary {
 }
 
 /// What a model read and wrote, in tokens.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentTokens {
     /// Read.
     #[serde(rename = "in")]

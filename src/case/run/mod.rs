@@ -22,8 +22,8 @@ mod tests;
 
 pub use plan::{CellFilter, PlanError, PlannedCell, plan_cells};
 pub use record::{
-    AgentEntry, AgentTokens, CellEnd, CellFault, CellStatus, CellTiming, CellWarning,
-    ExecutorEntry, ProvisionEntry, ScoreEntry,
+    AgentEntry, CellEnd, CellFault, CellStatus, CellTiming, CellWarning, ExecutorEntry,
+    ProvisionEntry, ScoreEntry,
 };
 pub use report::write_reports;
 pub use result::CellResult;

@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::case::cell::CellDescription;
 use crate::case::file::CaseFinding;
+use crate::case::grade::GraderScore;
+use crate::case::harness::AgentTokens;
 
 /// What a Cell has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,13 +65,20 @@ pub struct ScoreEntry {
     pub details: Map<String, Value>,
 }
 
-/// What a model has read and written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentTokens {
-    /// Tokens read.
-    pub input: u64,
-    /// Tokens written.
-    pub output: u64,
+impl From<GraderScore> for ScoreEntry {
+    fn from(score: GraderScore) -> Self {
+        let is_judged = !score.skipped;
+        Self {
+            grader: score.grader,
+            value: is_judged.then_some(score.value),
+            passed: is_judged.then_some(score.passed),
+            weight: score.weight,
+            gate: score.gate,
+            skipped: score.skipped,
+            explanation: score.explanation,
+            details: score.details,
+        }
+    }
 }
 
 /// How the agent ended.

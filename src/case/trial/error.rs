@@ -109,7 +109,12 @@ impl TrialStop {
         let step = TrialStep::Setup;
         match error {
             SetupFault::Command { outcome: "cancelled", .. } => Self::Cancelled,
-            _ => Self::Failed(fault(step, error.code().to_owned(), error.to_string(), kept(error.tail()))),
+            _ => Self::Failed(fault(
+                step,
+                error.code().to_owned(),
+                error.to_string(),
+                kept(error.tail()),
+            )),
         }
     }
 

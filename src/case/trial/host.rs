@@ -1,6 +1,5 @@
 //! What all Cells of a run share: sandboxes, the source, environments.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +9,8 @@ use super::settings::{TrialParts, TrialSettings};
 use super::sources::{SOURCE_TIMEOUT, SourceBase};
 use crate::case::cell::{
     CellExecutor, CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings,
-    DifferenceRules, ExecCode, ExecError, HostCell, HostTrialCell, LocalCell, LocalSettings, StepLimits,
+    DifferenceRules, ExecCode, ExecError, HostCell, HostTrialCell, LocalCell, LocalSettings,
+    StepLimits,
 };
 use crate::case::file::{Case, CaseEnvironment};
 use crate::case::grade::Grader;
@@ -131,9 +131,10 @@ impl TrialHost {
             let error = ExecError::new(ExecCode::BackendUnavailable, words);
             return Err(TrialStop::of_cell(TrialStep::Start, &error));
         };
-        let passed = container.env_passthrough.iter().filter_map(|name| {
-            Some((name.clone(), variables.get(name)?.clone()))
-        });
+        let passed = container
+            .env_passthrough
+            .iter()
+            .filter_map(|name| Some((name.clone(), variables.get(name)?.clone())));
         let host = ContainerHost {
             base: scratch.clone(),
             helper: helper.clone(),

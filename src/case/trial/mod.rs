@@ -1,7 +1,7 @@
 //! Trials: one Cell from its source to its grade.
 //!
-//! Source, start, provision, setup, agent, grade. [`TrialHost`] has what the Cells of a Case share, [`Trial`] is one
-//! attempt.
+//! Source, start, provision, setup, agent, grade. [`TrialHost`] has what the Cells of a Case share,
+//! [`TrialRunner`] runs one attempt.
 
 mod digest;
 mod environments;
@@ -18,14 +18,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use digest::inputs_digest;
-pub use environments::ProvisionedCell;
-pub use error::{TrialStep, TrialStop};
+pub use error::TrialStop;
 pub use host::TrialHost;
-pub use recorded::RecordedCell;
 pub use runner::TrialRunner;
 pub use settings::{TrialParts, TrialSettings};
-pub use sources::SourceBase;
-pub use trial::Trial;
 
 /// Variables by which those of a step differ from the executor's own; `None` removes one.
 pub type EnvChanges = BTreeMap<String, Option<String>>;

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::error::TrialStep;
-use crate::case::cell::{CellDescription, CellEntry, CellExecutor, ExecError, ExecRequest, ExecResult};
+use crate::case::cell::{
+    CellDescription, CellEntry, CellExecutor, ExecError, ExecRequest, ExecResult,
+};
 use crate::case::run::CellLog;
 
 /// A line of `commands.jsonl`.

@@ -23,16 +23,12 @@ impl TrialRunner {
         Self { host, warnings }
     }
 
-    fn attempt(
-        &self,
-        planned: &PlannedCell,
-        files: &CellFilesDir,
-        stop: &CancelToken,
-    ) -> CellEnd {
+    fn attempt(&self, planned: &PlannedCell, files: &CellFilesDir, stop: &CancelToken) -> CellEnd {
         let mut end = CellEnd::of(CellStatus::Failed);
         end.warnings.clone_from(&self.warnings);
         let executor = self.host.settings().executor.word();
-        let spec = json!({"cell": planned, "executor": executor, "prompt": self.host.case().task.prompt});
+        let spec =
+            json!({"cell": planned, "executor": executor, "prompt": self.host.case().task.prompt});
         let begun = files.write_json(CellFile::Spec, &spec);
         let commands = begun.and_then(|()| files.open_log(CellFile::Commands));
         let commands = match commands {
@@ -50,12 +46,7 @@ impl TrialRunner {
 }
 
 impl CellRunner for TrialRunner {
-    fn run_cell(
-        &self,
-        planned: &PlannedCell,
-        files: &CellFilesDir,
-        stop: &CancelToken,
-    ) -> CellEnd {
+    fn run_cell(&self, planned: &PlannedCell, files: &CellFilesDir, stop: &CancelToken) -> CellEnd {
         self.attempt(planned, files, stop)
     }
 }

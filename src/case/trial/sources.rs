@@ -71,9 +71,10 @@ impl SourceBase {
         let is_over = || is_raised(cancel) || deadline.passed();
         let stop = StopCheck(&is_over);
         let base = parts.trees.base(|sandbox, owner| {
-            source.copy_to(sandbox, owner, stop).map(drop).map_err(|error| {
-                ExecError::failed("copy source", error)
-            })
+            source
+                .copy_to(sandbox, owner, stop)
+                .map(drop)
+                .map_err(|error| ExecError::failed("copy source", error))
         });
         let base = base.map_err(|error| TrialStop::of_cell(TrialStep::Source, &error))?;
         let (case_directory, case_digest) = copy_of_case(settings, stop)
@@ -91,8 +92,7 @@ impl SourceBase {
         let opened = File::open(sandbox)
             .map_err(|error| TrialStop::failed(TrialStep::Source, error.to_string()))?;
         let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
-        let copied =
-            self.source.copy_to(opened.as_fd(), owner, StopCheck(&|| deadline.passed()));
+        let copied = self.source.copy_to(opened.as_fd(), owner, StopCheck(&|| deadline.passed()));
         copied.map(drop).map_err(|error| TrialStop::of_source(&error))
     }
 

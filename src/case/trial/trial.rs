@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::error::{TrialStep, TrialStop};
 use super::EnvChanges;
 use super::environments::ProvisionedCell;
+use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
 use super::recorded::RecordedCell;
 use super::sources::SourceBase;
-use crate::case::cell::{AgentDifference, AgentSeat, CellExecutor, TrialCell};
+use crate::case::cell::{AgentDifference, AgentSeat, TrialCell};
 use crate::case::file::Case;
 use crate::case::grade::{GradeInputs, GraderScore, combine};
 use crate::case::harness::{
@@ -29,6 +29,7 @@ use cofferdam_core::values::deadline::Deadline;
 const DIFFERENCE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// One attempt at a Cell.
+#[derive(Debug)]
 pub struct Trial<'a> {
     /// What all Cells of the run share.
     pub host: &'a TrialHost,
@@ -52,13 +53,12 @@ impl Trial<'_> {
     pub fn run(&mut self) -> Result<(), TrialStop> {
         let host = self.host;
         let source = self.step(TrialStep::Source, |trial| host.source(trial.stop))?;
-        let ProvisionedCell { cell, environment, key, is_shared } =
-            self.step(TrialStep::Provision, |trial| {
+        let ProvisionedCell { cell, environment, key, is_shared } = self
+            .step(TrialStep::Provision, |trial| {
                 host.provisioned(&source, trial.commands, trial.stop)
             })?;
         let described = cell.as_executor().describe();
-        let described =
-            described.map_err(|error| TrialStop::of_cell(TrialStep::Start, &error))?;
+        let described = described.map_err(|error| TrialStop::of_cell(TrialStep::Start, &error))?;
         self.end.executor = Some(ExecutorEntry::of(&described));
         let env = environment.as_ref().map(|made| made.env.clone()).unwrap_or_default();
         self.end.provision = environment.map(|made| entry_of(&made, key, is_shared));
@@ -200,11 +200,7 @@ impl Trial<'_> {
     }
 }
 
-fn entry_of(
-    made: &ProvisionedEnvironment,
-    key: Option<String>,
-    is_shared: bool,
-) -> ProvisionEntry {
+fn entry_of(made: &ProvisionedEnvironment, key: Option<String>, is_shared: bool) -> ProvisionEntry {
     ProvisionEntry {
         kind: crate::case::provision::kind_word(made.kind).to_owned(),
         key,

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use cofferdam::case::file::load_case;
 use cofferdam::cases::{
     CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings, ExecRequest,
-    Executor, LocalCell, LocalSettings, SandboxedCell,
+    Executor, LocalCell, LocalSettings, SandboxedCell, StepLimits,
 };
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_test_support::{Host, host};
@@ -99,8 +99,8 @@ impl Scene {
     /// A Cell that is not started.
     pub fn cell(&self, kind: CellExecutorKind, limits: &str) -> Box<dyn Executor> {
         let case = load_case(&self.case(limits)).unwrap().case;
-        let (settings, chosen) = CellSettings::of(&case, Some(kind)).unwrap();
-        assert_eq!(chosen, kind);
+        let limits = StepLimits::of(&case.limits);
+        let settings = CellSettings { source: Some(self.source()), limits, case_dir: None };
         self.cell_of(kind, settings, CancelToken::new().unwrap())
     }
 

@@ -84,8 +84,11 @@ impl CellTrees {
         };
         let tree = tree.map_err(|failure| failed("make files", &failure))?;
         for (from, name) in directories.into_iter().zip([WORKSPACE, ENV.name]) {
-            remove_tree(tree.root(), OsStr::new(name))
-                .map_err(|error| ExecError::failed("clear files", error))?;
+            let removed = remove_tree(tree.root(), OsStr::new(name));
+            let left = removed.map_err(|error| ExecError::failed("clear files", error))?.left;
+            if left > 0 {
+                return Err(ExecError::failed("clear files", format!("{left} entries are left")));
+            }
             tree.make_directory(name).map_err(|failure| failed("make files", &failure))?;
             let to = tree.open_directory(name);
             let to = to.map_err(|failure| failed("open files", &failure))?;

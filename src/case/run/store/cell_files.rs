@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -240,6 +240,17 @@ impl CellLog {
     /// How many bytes are missing, because of the limit or the disk.
     pub fn dropped_bytes(&self) -> u64 {
         self.growing.lock().unwrap_or_else(PoisonError::into_inner).dropped_bytes
+    }
+}
+
+impl Write for CellLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

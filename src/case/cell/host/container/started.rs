@@ -23,6 +23,7 @@ use crate::case::cell::capture::StepOutput;
 use crate::case::cell::error::ExecError;
 use crate::case::cell::host::directory::CellDirectory;
 use crate::case::cell::host::message::{StepOrder, StepReply};
+use crate::case::cell::request::CASE_VARIABLE;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 
