@@ -3,3 +3,4 @@
 pub mod cell;
 pub mod file;
 mod known_agents;
+pub mod source;

@@ -5,4 +5,5 @@
 
 mod conformance;
 mod faults;
+mod source;
 mod validate;
