@@ -7,4 +7,5 @@ pub mod harness;
 mod known_agents;
 pub mod provision;
 pub mod run;
+pub mod source;
 pub mod trial;

@@ -10,5 +10,6 @@ mod grade;
 mod harness;
 mod provision;
 mod run;
+mod source;
 mod trial_cells;
 mod validate;

@@ -8,15 +8,10 @@ use nix::sys::stat::Mode;
 
 use super::error::ExecError;
 use super::plan::FILES_TIMEOUT;
+pub(super) use crate::case::source::left_out::SOURCE_LIMITS;
+use crate::case::source::left_out::is_left_out;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_tree::{Owner, StopCheck, TreeLimits, copy_selected};
-
-/// What no copy has, at any depth.
-const LEFT_OUT: [&[u8]; 4] = [b".git", b"__pycache__", b".venv", b"node_modules"];
-const LEFT_OUT_ENDING: &[u8] = b".pyc";
-/// The limits of a source.
-pub(super) const SOURCE_LIMITS: TreeLimits =
-    TreeLimits { entries_max: 1_000_000, bytes_max: 4 << 30, depth_max: 1000 };
+use cofferdam_tree::{Owner, StopCheck, copy_selected};
 
 /// Copies the directory `source` into the empty directory `sandbox`, for `owner`.
 pub(super) fn copy_source(
@@ -34,8 +29,4 @@ pub(super) fn copy_source(
     copy_selected(opened.as_fd(), sandbox, owner, &SOURCE_LIMITS, &is_left_out, stop)
         .map_err(|error| ExecError::failed("copy source", error).with("path", shown))?;
     Ok(())
-}
-
-fn is_left_out(name: &[u8]) -> bool {
-    LEFT_OUT.contains(&name) || name.ends_with(LEFT_OUT_ENDING)
 }
