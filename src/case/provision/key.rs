@@ -145,70 +145,78 @@ mod tests {
     use crate::case::provision::plan::environment_of;
     use cofferdam_core::json::parse_object;
 
+    fn base<'a>(
+        environment: &'a CaseEnvironment,
+        variables: &'a PassedVariables,
+        network: &'a NetworkObject,
+    ) -> ProvisionKey<'a> {
+        ProvisionKey {
+            owner: "o",
+            environment,
+            case_digest: "c",
+            source_digest: "s",
+            container_setup: &[],
+            variables,
+            network,
+            python: "python3",
+            platform: "linux",
+            root: "r",
+        }
+    }
+
     fn passed(name: &str, value: &str) -> PassedVariables {
         PassedVariables::read([(name.to_owned(), value.to_owned())].into()).unwrap()
     }
 
+    fn network(json: &str) -> NetworkObject {
+        parse_object(json.as_bytes()).unwrap()
+    }
+
+    /// Blocks that each differ from `plain` and from each other.
+    fn changed(plain: &CaseEnvironment) -> Vec<CaseEnvironment> {
+        let changes: [fn(&mut CaseEnvironment); 16] = [
+            |block| block.kind = EnvironmentKind::Uv,
+            |block| block.venv = false,
+            |block| block.system_site_packages = true,
+            |block| block.requirements = vec!["a".to_owned(), "b".to_owned()],
+            |block| block.requirements = vec!["a,b".to_owned()],
+            |block| block.requirements = vec!["ab".to_owned()],
+            |block| block.requirement_files = vec!["a".into()],
+            |block| block.is_editable = true,
+            |block| block.pip_args = vec!["a".to_owned()],
+            |block| block.commands = vec!["a".to_owned()],
+            |block| block.env = [("a".to_owned(), "b".to_owned())].into(),
+            |block| block.env = [("a".to_owned(), "b=c".to_owned())].into(),
+            |block| block.env = [("a=b".to_owned(), "c".to_owned())].into(),
+            |block| block.timeout_s = 1.5,
+            |block| block.egress = Some(Vec::new()),
+            |block| block.share = false,
+        ];
+        let block = |change: fn(&mut CaseEnvironment)| {
+            let mut block = plain.clone();
+            change(&mut block);
+            block
+        };
+        changes.map(block).into()
+    }
+
     #[test]
     fn every_input_changes_the_key() {
-        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
         let plain = environment_of(EnvironmentKind::PipVenv);
-        let with = |change: fn(&mut CaseEnvironment)| {
-            let mut environment = plain.clone();
-            change(&mut environment);
-            environment
-        };
-        let environments = [
-            environment_of(EnvironmentKind::Uv),
-            with(|block| block.venv = false),
-            with(|block| block.system_site_packages = true),
-            with(|block| block.requirements = vec!["a".to_owned(), "b".to_owned()]),
-            with(|block| block.requirements = vec!["a,b".to_owned()]),
-            with(|block| block.requirements = vec!["ab".to_owned()]),
-            with(|block| block.requirement_files = vec!["a".into()]),
-            with(|block| block.is_editable = true),
-            with(|block| block.pip_args = vec!["a".to_owned()]),
-            with(|block| block.commands = vec!["a".to_owned()]),
-            with(|block| block.env = [("a".to_owned(), "b".to_owned())].into()),
-            with(|block| block.env = [("a".to_owned(), "b=c".to_owned())].into()),
-            with(|block| block.env = [("a=b".to_owned(), "c".to_owned())].into()),
-            with(|block| block.timeout_s = 1.5),
-            with(|block| block.egress = Some(Vec::new())),
-            with(|block| block.share = false),
-        ];
-        let place = tempfile::tempdir().unwrap();
-        let certificates = place.path().join("ca");
-        std::fs::write(&certificates, "a").unwrap();
-        let variables = [
-            passed("A", "b"),
-            passed("A", "c"),
-            passed("Ab", ""),
-            passed("PIP_CERT", certificates.to_str().unwrap()),
-        ];
-        let network = |json: &str| parse_object::<NetworkObject>(json.as_bytes()).unwrap();
+        let (no_variables, no_network) = (PassedVariables::default(), NetworkObject::default());
+        let base = base(&plain, &no_variables, &no_network);
+        let place = tempfile::NamedTempFile::new().unwrap();
+        let path = place.path().to_str().unwrap();
+        let blocks = changed(&plain);
+        let variables =
+            [passed("A", "b"), passed("A", "c"), passed("Ab", ""), passed("PIP_CERT", path)];
         let networks = [
             network(r#"{"allow": ["a.example"]}"#),
             network(r#"{"rules": {"a.example": []}}"#),
             network(r#"{"rules": {"a.example": [{"methods": ["GET"]}]}}"#),
             network(r#"{"secret_env": {"A": "k"}}"#),
         ];
-        let (none, no_variables, setups) = (
-            NetworkObject::default(),
-            PassedVariables::default(),
-            [texts(&["a", "b"]), texts(&["ab"])],
-        );
-        let base = ProvisionKey {
-            owner: "o",
-            environment: &plain,
-            case_digest: "c",
-            source_digest: "s",
-            container_setup: &[],
-            variables: &no_variables,
-            network: &none,
-            python: "python3",
-            platform: "linux",
-            root: "r",
-        };
+        let setups = [vec!["a".to_owned(), "b".to_owned()], vec!["ab".to_owned()]];
         let mut keys = vec![
             base,
             ProvisionKey { owner: "x", ..base },
@@ -219,7 +227,7 @@ mod tests {
             ProvisionKey { platform: "x", ..base },
             ProvisionKey { root: "x", ..base },
         ];
-        keys.extend(environments.iter().map(|environment| ProvisionKey { environment, ..base }));
+        keys.extend(blocks.iter().map(|environment| ProvisionKey { environment, ..base }));
         keys.extend(variables.iter().map(|variables| ProvisionKey { variables, ..base }));
         keys.extend(networks.iter().map(|network| ProvisionKey { network, ..base }));
         keys.extend(setups.iter().map(|setup| ProvisionKey { container_setup: setup, ..base }));
@@ -230,33 +238,14 @@ mod tests {
 
     #[test]
     fn values_of_secrets_are_no_part_of_the_key() {
-        let network = |value: &str| {
-            let json = format!(
+        let (block, variables) =
+            (environment_of(EnvironmentKind::PipVenv), PassedVariables::default());
+        let [first, other] = ["first-value", "other-value"].map(|value| {
+            network(&format!(
                 r#"{{"secrets": {{"k": {{"value": "{value}", "hosts": ["a.example"]}}}}}}"#
-            );
-            parse_object::<NetworkObject>(json.as_bytes()).unwrap()
-        };
-        let digest = |network: &NetworkObject| {
-            let environment = environment_of(EnvironmentKind::PipVenv);
-            let variables = PassedVariables::default();
-            let (owner, case_digest, source_digest) = ("", "", "");
-            let (python, platform, root, container_setup) = ("", "", "", &[][..]);
-            let environment = &environment;
-            let variables = &variables;
-            let key = ProvisionKey {
-                owner,
-                environment,
-                case_digest,
-                source_digest,
-                container_setup,
-                variables,
-                network,
-                python,
-                platform,
-                root,
-            };
-            key.digest().unwrap()
-        };
-        assert_eq!(digest(&network("first-value")), digest(&network("other-value")));
+            ))
+        });
+        let digest = |network| base(&block, &variables, network).digest().unwrap();
+        assert_eq!(digest(&first), digest(&other));
     }
 }

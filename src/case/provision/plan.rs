@@ -110,28 +110,11 @@ fn built_in(
     environment: &CaseEnvironment,
     places: &ProvisionPlaces,
 ) -> Vec<(StepPhase, Vec<String>)> {
-    let env = text(&places.env);
-    let interpreter = text(&places.env.join("bin/python"));
-    let python = places.python.as_str();
-    let site_packages = environment.system_site_packages.then_some("--system-site-packages");
-    let (make, pip): (Vec<&str>, Vec<&str>) = match environment.kind {
-        EnvironmentKind::Command => return Vec::new(),
-        EnvironmentKind::PipVenv => {
-            let make = [python, "-m", "venv", "--clear"].into_iter().chain(site_packages);
-            let pip = [interpreter.as_str(), "-m", "pip", "install"].into_iter().chain(PIP_OPTIONS);
-            (make.chain([env.as_str()]).collect(), pip.collect())
-        }
-        EnvironmentKind::Uv => {
-            let make = ["uv", "venv", "--clear", "--python", python, env.as_str()].into_iter();
-            let pip = vec!["uv", "pip", "install", "--python", interpreter.as_str(), "-q"];
-            (make.chain(site_packages).collect(), pip)
-        }
-    };
-    let pip: Vec<String> =
-        owned(&pip).into_iter().chain(environment.pip_args.iter().cloned()).collect();
-    let mut commands = vec![(StepPhase::MakeVenv, owned(&make))];
+    let Some((make, pip)) = tools(environment, places) else { return Vec::new() };
+    let mut commands = vec![(StepPhase::MakeVenv, make)];
     let mut install = |what: Vec<String>| {
-        commands.push((StepPhase::Install, pip.iter().cloned().chain(what).collect()));
+        let argv = [&pip[..], &environment.pip_args, &what].concat();
+        commands.push((StepPhase::Install, argv));
     };
     if !environment.requirements.is_empty() {
         install(environment.requirements.clone());
@@ -140,9 +123,32 @@ fn built_in(
         install(vec!["-r".to_owned(), text(&places.case_dir.join(file))]);
     }
     if environment.is_editable {
-        install(owned(&["-e", "."]));
+        install(owned(["-e", "."]));
     }
     commands
+}
+
+/// What makes a virtual environment, and how what installs into it begins; `None` for commands alone.
+fn tools(
+    environment: &CaseEnvironment,
+    places: &ProvisionPlaces,
+) -> Option<(Vec<String>, Vec<String>)> {
+    let (env, interpreter) = (text(&places.env), text(&places.env.join("bin/python")));
+    let (python, env, interpreter) = (places.python.as_str(), env.as_str(), interpreter.as_str());
+    let site_packages = environment.system_site_packages.then_some("--system-site-packages");
+    match environment.kind {
+        EnvironmentKind::Command => None,
+        EnvironmentKind::PipVenv => {
+            let make = [python, "-m", "venv", "--clear"].into_iter().chain(site_packages);
+            let pip = [interpreter, "-m", "pip", "install"].into_iter().chain(PIP_OPTIONS);
+            Some((owned(make.chain([env])), owned(pip)))
+        }
+        EnvironmentKind::Uv => {
+            let make = ["uv", "venv", "--clear", "--python", python, env].into_iter();
+            let pip = ["uv", "pip", "install", "--python", interpreter, "-q"];
+            Some((owned(make.chain(site_packages)), owned(pip)))
+        }
+    }
 }
 
 /// The variables of a command: ours that it gets, what is returned once there is something to return, and those of uv,
@@ -164,8 +170,8 @@ fn variables_of(
     env
 }
 
-fn owned(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
+fn owned<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    words.into_iter().map(str::to_owned).collect()
 }
 
 /// The paths of a Case are text, and so are those of a Cell.
@@ -208,11 +214,11 @@ mod tests {
     fn full(kind: EnvironmentKind) -> CaseEnvironment {
         CaseEnvironment {
             system_site_packages: true,
-            requirements: owned(&["a==1", "b"]),
+            requirements: owned(["a==1", "b"]),
             requirement_files: vec!["r.txt".into(), "more/r.txt".into()],
             is_editable: true,
-            pip_args: owned(&["--no-deps"]),
-            commands: owned(&["make it", "echo $HOME"]),
+            pip_args: owned(["--no-deps"]),
+            commands: owned(["make it", "echo $HOME"]),
             env: [("A".to_owned(), "1".to_owned())].into(),
             ..environment_of(kind)
         }
@@ -260,7 +266,7 @@ mod tests {
     #[test]
     fn each_word_is_one_argument_and_only_commands_have_a_shell() {
         let mut environment = full(EnvironmentKind::PipVenv);
-        environment.requirements = owned(&["a >= 1; python_version > '3'"]);
+        environment.requirements = owned(["a >= 1; python_version > '3'"]);
         let steps = planned(&environment);
         assert_eq!(steps[1].request.argv.last().unwrap(), "a >= 1; python_version > '3'");
         for PlannedStep { phase, request } in steps {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use cofferdam::cases::CellExecutorKind;
+use cofferdam::cases::{CellExecutorKind, Executor};
 
 use super::scene::{EXECUTORS, Scene};
 
