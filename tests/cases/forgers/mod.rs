@@ -3,19 +3,19 @@
 //! `make test-case-forgers` runs them: it names a folder with the packages of pytest in `CASE_PYTEST`. With
 //! `COFFERDAM_WITHOUT` in a weakened build, the forgers that need the removed wall have to gain instead.
 
-mod bench;
+mod graded_cell;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 
 use serde::Deserialize;
 
-use bench::{Bench, HONEST};
 use cofferdam::case::cell::CellExecutorKind;
 use cofferdam::evaluation::patch::entry::FileForm;
 use cofferdam::evaluation::patch::{FileChange, RestoreRules, TreeChanges, withhold};
 use cofferdam::evaluation::task::VerifyRules;
 use cofferdam_tree::StopCheck;
+use graded_cell::{GradedCell, HONEST};
 
 const LISTS: [&str; 3] =
     [include_str!("files.toml"), include_str!("hooks.toml"), include_str!("module.toml")];
@@ -108,7 +108,7 @@ fn no_forger_gains() {
     };
     let mut wrong = Vec::new();
     for kind in kinds {
-        let Some(bench) = Bench::new(*kind) else { return };
+        let Some(cell) = GradedCell::new(*kind) else { return };
         for mut forger in forgers() {
             if let Some(wall) = &wall
                 && !forger.wins_without.contains(wall)
@@ -119,7 +119,7 @@ fn no_forger_gains() {
                 let restored = restored(&forger.files);
                 forger.files.retain(|path, _| !restored.contains(path));
             }
-            let grade = bench.pytest(&forger);
+            let grade = cell.pytest(&forger);
             let is_forged = grade.details.contains_key("forged");
             let is_right = match (wall.as_deref(), forger.grade.as_deref().unwrap_or("honest")) {
                 (Some(_), _) => grade.value > HONEST,
@@ -131,7 +131,7 @@ fn no_forger_gains() {
             if !is_right {
                 wrong.push(format!("{kind:?}, pytest: {}: {grade:?}", forger.name));
             }
-            let grades = bench.swebench(&forger);
+            let grades = cell.swebench(&forger);
             if wall.is_none() && grades.fixed.value != 0.0 {
                 wrong.push(format!("{kind:?}, swebench: {}: {grades:?}", forger.name));
             }
@@ -149,11 +149,11 @@ fn the_example_of_what_is_not_held_gains() {
     }
     let section = SECURITY.split_once("inside its own test process\n").unwrap().1;
     let code = section.split_once("```python\n").unwrap().1.split_once("```").unwrap().0;
-    let Some(bench) = Bench::new(CellExecutorKind::Sandboxed) else { return };
+    let Some(cell) = GradedCell::new(CellExecutorKind::Sandboxed) else { return };
     let forger = Forger { module: code.to_owned(), ..Forger::default() };
-    let grade = bench.pytest(&forger);
+    let grade = cell.pytest(&forger);
     assert_eq!(grade.value, 1.0, "{grade:?}");
-    let grades = bench.swebench(&forger);
+    let grades = cell.swebench(&forger);
     assert!(grades.fixed.passed && grades.regression.passed, "{grades:?}");
 }
 
@@ -164,16 +164,16 @@ fn an_honest_solution_passes_and_none_fails() {
         return;
     }
     for kind in [CellExecutorKind::Sandboxed, CellExecutorKind::Local] {
-        let Some(bench) = Bench::new(kind) else { return };
+        let Some(cell) = GradedCell::new(kind) else { return };
         let solved = Forger { add: "return a + b".to_owned(), ..Forger::default() };
-        let grade = bench.pytest(&solved);
+        let grade = cell.pytest(&solved);
         assert_eq!((grade.value, grade.passed), (1.0, true), "{grade:?}");
-        let grades = bench.swebench(&solved);
+        let grades = cell.swebench(&solved);
         assert!(grades.fixed.passed && grades.regression.passed, "{grades:?}");
         let nothing = Forger::default();
-        let grade = bench.pytest(&nothing);
+        let grade = cell.pytest(&nothing);
         assert_eq!((grade.value, grade.passed), (HONEST, false), "{grade:?}");
-        let grades = bench.swebench(&nothing);
+        let grades = cell.swebench(&nothing);
         assert!(!grades.fixed.passed && grades.regression.passed, "{grades:?}");
     }
 }
@@ -184,8 +184,8 @@ fn ids_are_graded_as_pytest_names_them() {
     if env::var_os("COFFERDAM_WITHOUT").is_some() {
         return;
     }
-    let Some(bench) = Bench::new(CellExecutorKind::Sandboxed) else { return };
-    let files = BTreeMap::from([("tests/test_ids.py".to_owned(), bench::IDS.to_owned())]);
+    let Some(cell) = GradedCell::new(CellExecutorKind::Sandboxed) else { return };
+    let files = BTreeMap::from([("tests/test_ids.py".to_owned(), graded_cell::IDS.to_owned())]);
     let forger = Forger { files, ..Forger::default() };
     for (id, fixed, holds) in [
         ("tests/test_ids.py::test_p[a b]", true, true),
@@ -199,7 +199,7 @@ fn ids_are_graded_as_pytest_names_them() {
         ("tests/test_ids.py::test_absent", false, false),
         ("tests/test_absent.py::test_p", false, false),
     ] {
-        let grades = bench.ids(&forger, &[id]);
+        let grades = cell.ids(&forger, &[id]);
         assert_eq!(
             (grades.fixed.passed, grades.regression.passed),
             (fixed, holds),

@@ -4,7 +4,6 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256 as Hash};
 use uuid::Uuid;
 
-use super::report::TestEnd;
 use cofferdam_core::weakened::{self, Wall};
 
 const SECRET_BYTES: usize = 32;
@@ -14,6 +13,20 @@ const BLOCK_BYTES: usize = 64;
 /// The secret that authenticates the frames of one run.
 #[derive(Clone)]
 pub(super) struct ChannelSecret([u8; SECRET_BYTES]);
+
+/// How a test ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TestEnd {
+    /// Nothing of it raised.
+    Passed,
+    /// It raised, or skipped itself without a mark.
+    Failed,
+    /// It is marked as skipped.
+    Skipped,
+    /// It is marked as failing and did.
+    XFailed,
+}
 
 /// One thing that the runner reports.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -99,11 +112,11 @@ impl std::fmt::Debug for ChannelSecret {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
     /// A line as the runner sends it.
-    pub(in super::super) fn line(secret: &ChannelSecret, number: usize, frame: &str) -> String {
+    fn line(secret: &ChannelSecret, number: usize, frame: &str) -> String {
         let content = format!("{number} {frame}");
         format!("{} {content}\n", secret.code(content.as_bytes()))
     }

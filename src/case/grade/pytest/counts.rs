@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::report::{RanTests, RunnerReport, TestEnd};
+use super::channel::TestEnd;
+use super::report::{RanTests, RunnerReport};
 use cofferdam_core::weakened::{self, Wall};
 
 /// Failed tests that a grade names.

@@ -62,18 +62,13 @@ fn path_of(path: &str) -> String {
 
 /// Adds a character as Python escapes it.
 fn escape(character: char, text: &mut String) {
-    let code = u32::from(character);
-    let written = match code {
-        0..=0x7f => {
-            text.push(character);
-            Ok(())
-        }
-        0x80..=0xff => write!(text, "\\x{code:02x}"),
-        0x100..=0xffff => write!(text, "\\u{code:04x}"),
-        _ => write!(text, "\\U{code:08x}"),
-    };
     // A String takes all that is written.
-    debug_assert!(written.is_ok());
+    let _ = match u32::from(character) {
+        0..=0x7f => write!(text, "{character}"),
+        code @ 0x80..=0xff => write!(text, "\\x{code:02x}"),
+        code @ 0x100..=0xffff => write!(text, "\\u{code:04x}"),
+        code => write!(text, "\\U{code:08x}"),
+    };
 }
 
 #[cfg(test)]

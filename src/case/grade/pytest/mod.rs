@@ -13,8 +13,9 @@ mod run;
 mod swebench;
 mod task;
 
+pub use channel::TestEnd;
 pub use counts::{PytestGrade, PytestWanted, grade_pytest};
-pub use report::{RanTest, RanTests, RunnerReport, TestEnd};
+pub use report::{RanTest, RanTests, RunnerReport};
 pub use run::{PytestRun, run_pytest};
 pub use swebench::{SwebenchGrades, grade_swebench};
 pub use task::PytestTask;

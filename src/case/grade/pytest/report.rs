@@ -1,25 +1,9 @@
 //! What a run of the runner has shown (pure).
 
-use serde::Deserialize;
-
-use super::channel::{ChannelSecret, RunnerFrame};
+use super::channel::{ChannelSecret, RunnerFrame, TestEnd};
 use crate::case::cell::ExecResult;
 use cofferdam_core::job::TextEncoding;
 use cofferdam_core::weakened::{self, Wall};
-
-/// How a test ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TestEnd {
-    /// Nothing of it raised.
-    Passed,
-    /// It raised, or skipped itself without a mark.
-    Failed,
-    /// It is marked as skipped.
-    Skipped,
-    /// It is marked as failing and did.
-    XFailed,
-}
 
 /// A collected test.
 #[derive(Debug, Clone, PartialEq, Eq)]

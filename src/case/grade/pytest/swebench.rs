@@ -1,8 +1,9 @@
 //! The grade of tests by their ids: those that a solution mends, and those that it must not break (pure).
 
+use super::channel::TestEnd;
 use super::counts::PytestGrade;
 use super::ids::WantedId;
-use super::report::{RanTest, RunnerReport, TestEnd};
+use super::report::{RanTest, RunnerReport};
 
 /// What the grader `swebench` says.
 #[derive(Debug, Clone, PartialEq)]

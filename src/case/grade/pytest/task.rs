@@ -27,12 +27,12 @@ const REPORT_BYTES_MAX: u64 = 32 << 20;
 /// Tests to run by pytest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PytestTask {
-    command: TaskCommand,
+    command: PytestCommand,
     files: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum TaskCommand {
+enum PytestCommand {
     /// `python3 -m pytest -q`; without files the whole suite.
     Own,
     /// The command line of the Case.
@@ -55,7 +55,7 @@ impl PytestTask {
     /// The tests of the files `names` in the sandbox; the whole suite if there are none.
     pub fn of_names(names: &[PathBuf]) -> Self {
         let files = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
-        Self { command: TaskCommand::Own, files }
+        Self { command: PytestCommand::Own, files }
     }
 
     /// The files of the tests `ids`, by the command line `cmd_prefix`; `None` if that runs no pytest.
@@ -64,15 +64,15 @@ impl PytestTask {
         ids: impl IntoIterator<Item = &'id String>,
     ) -> Option<Self> {
         let files: BTreeSet<String> = ids.into_iter().map(|id| WantedId::file(id)).collect();
-        let command = TaskCommand::Prefix(PytestPrefix::parse(cmd_prefix)?);
+        let command = PytestCommand::Prefix(PytestPrefix::parse(cmd_prefix)?);
         Some(Self { command, files: files.into_iter().collect() })
     }
 
     /// The command that runs it, whose frames `secret` authenticates.
     pub(super) fn request(&self, secret: &ChannelSecret) -> ExecRequest {
         let mut request = match &self.command {
-            TaskCommand::Own => ExecRequest::new(PYTHON.iter().copied().chain([BOOT, "-q"])),
-            TaskCommand::Prefix(PytestPrefix { head, options }) => {
+            PytestCommand::Own => ExecRequest::new(PYTHON.iter().copied().chain([BOOT, "-q"])),
+            PytestCommand::Prefix(PytestPrefix { head, options }) => {
                 let boot = format!("'{BOOT}'");
                 // A missing file is a failed id, and a broken one no reason to run none of the others.
                 let own = ["--continue-on-collection-errors"];
@@ -81,7 +81,7 @@ impl PytestTask {
                 ExecRequest::new(words.filter(|word| !word.is_empty()))
             }
         };
-        request.shell = matches!(self.command, TaskCommand::Prefix(_));
+        request.shell = matches!(self.command, PytestCommand::Prefix(_));
         request.stdin = [MAIN.as_bytes(), RECORDER.as_bytes(), &self.order(secret)].join(&0);
         request.stdout_bytes_max = Some(REPORT_BYTES_MAX);
         request
@@ -92,7 +92,7 @@ impl PytestTask {
             secret: secret.hex(),
             canary: format!("test_{}", Uuid::new_v4().simple()),
             files: &self.files,
-            by_id: matches!(self.command, TaskCommand::Prefix(_)),
+            by_id: matches!(self.command, PytestCommand::Prefix(_)),
             isolated: !weakened::lacks(Wall::Isolated),
             marked: !weakened::lacks(Wall::Marked),
         };

@@ -129,8 +129,17 @@ class SearchPath:
             site.addsitedir(path)
 
     def distributions(self, **_):
-        """The packages of the environment. One that lies in the sandbox names no plugin."""
+        """The packages of the environment."""
         return importlib.metadata.Distribution.discover(path=self.installed)
+
+    def bound_distributions(self):
+        """Has pytest find packages in the environment alone: one in the sandbox could name a plugin."""
+        self.all_distributions = importlib.metadata.distributions
+        importlib.metadata.distributions = self.distributions
+
+    def unbound_distributions(self):
+        """Has tests find every package."""
+        importlib.metadata.distributions = self.all_distributions
 
 
 def with_tests(files):
@@ -184,8 +193,7 @@ def main(parts):
         return 1
     sys.argv = [os.path.join(os.path.dirname(pytest.__file__), "__main__.py"), *line]
     plugin = recorder.Recorder(order, path, send)
-    unbounded, importlib.metadata.distributions = importlib.metadata.distributions, path.distributions
-    plugin.unbound = lambda: setattr(importlib.metadata, "distributions", unbounded)
+    path.bound_distributions()
     try:
         code = int(pytest.main(line, plugins=[plugin]))
     except BaseException as error:

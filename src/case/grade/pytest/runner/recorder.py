@@ -76,7 +76,7 @@ class Recorder:
         self.canary_name, self.is_marked = order["canary"], order["marked"]
         self.path, self.send = path, send
         self.tests, self.attempts, self.waiting, self.count = {}, {}, [], 0
-        self.canary, self.canary_end, self.unbound = None, None, None
+        self.canary, self.canary_end = None, None
         self.is_guarded, self.has_begun = False, False
 
     # Plugins.
@@ -113,7 +113,7 @@ class Recorder:
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config):
         """Runs all tests in this process."""
-        self.unbound()
+        self.path.unbound_distributions()
         for name, value in ONE_PROCESS.items():
             if hasattr(config.option, name):
                 setattr(config.option, name, value)

@@ -63,14 +63,14 @@ def test_skips_itself():
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The Cell.
-pub struct Bench {
+pub struct GradedCell {
     cell: Box<dyn CellExecutor>,
     env: BTreeMap<String, Option<String>>,
     // Its directory lasts for the Cell.
     _scene: Scene,
 }
 
-impl Bench {
+impl GradedCell {
     /// None where sandboxes are impossible.
     pub fn new(kind: CellExecutorKind) -> Option<Self> {
         let scene = Scene::new()?;
@@ -81,11 +81,11 @@ impl Bench {
         cell.put(&format!("{place}/packages.tar"), &archive.unwrap().stdout, 0o644).unwrap();
         let path = format!("{place}/bin:/usr/local/bin:/usr/bin:/bin");
         let env = BTreeMap::from([("PATH".to_owned(), Some(path))]);
-        let bench = Self { cell, env, _scene: scene };
-        bench.shell(&format!(
+        let graded = Self { cell, env, _scene: scene };
+        graded.shell(&format!(
             "python3 -m venv --without-pip {place} && tar -C {place}/lib/python3.*/site-packages -xf {place}/packages.tar"
         ));
-        Some(bench)
+        Some(graded)
     }
 
     fn shell(&self, command: &str) {
@@ -143,7 +143,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for GradedCell {
     fn drop(&mut self) {
         self.cell.stop();
     }
