@@ -19,6 +19,10 @@ use cofferdam_test_support::{Host, host};
 
 use super::engine::{IMAGE, TestEngine};
 
+/// The executors that have the programs of this host.
+pub const WITHOUT_IMAGE: [CellExecutorKind; 2] =
+    [CellExecutorKind::Sandboxed, CellExecutorKind::Local];
+
 /// A Case with a source, and the place where the Cells are that are directories of the host.
 pub struct Scene {
     // Dropped before its files.

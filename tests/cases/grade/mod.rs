@@ -17,7 +17,7 @@ use cofferdam::cases::{
     ExecRequest, Executor, GradeError, GradeInputs, GraderScore, built_in_grader,
 };
 
-use crate::conformance::doors::{EXECUTORS, Scene, by_library};
+use crate::conformance::doors::{Scene, WITHOUT_IMAGE, by_library};
 use crate::conformance::{exited, has};
 use rows::{GradeRow, table};
 
@@ -55,7 +55,7 @@ fn run_all(rows: &[GradeRow]) {
     let Some(scene) = Scene::new() else { return };
     let case = hidden_case();
     let mut wrong = Vec::new();
-    for kind in EXECUTORS {
+    for kind in WITHOUT_IMAGE {
         for row in rows {
             let cell = scene.started(kind, "limits: {stdout_bytes: 100000}");
             if !row.before.is_empty() {
@@ -98,7 +98,7 @@ fn files_are_graded_without_a_command() {
 fn reports_that_were_there_before_can_be_removed() {
     let Some(scene) = Scene::new() else { return };
     let patterns = ReportPatterns::parse(&["out/**/*.xml".to_owned()]).unwrap();
-    for kind in EXECUTORS {
+    for kind in WITHOUT_IMAGE {
         let cell = scene.started(kind, "");
         let plant =
             "mkdir -p out/a; echo > out/a/r.xml; echo > out/s.xml; echo > out/t.txt; echo > u.xml";
@@ -113,7 +113,7 @@ fn reports_that_were_there_before_can_be_removed() {
 fn what_cannot_be_graded_is_an_error_and_no_score() {
     let Some(scene) = Scene::new() else { return };
     let case = hidden_case();
-    for kind in EXECUTORS {
+    for kind in WITHOUT_IMAGE {
         let cell = scene.started(kind, "");
         let written = "{type: tests, cmd: 'true', junit_xml: '[z'}";
         let error = graded(cell.as_ref(), case.path(), written).unwrap_err();

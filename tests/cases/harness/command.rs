@@ -5,7 +5,7 @@ use std::time::Instant;
 use cofferdam::cases::HarnessFault;
 
 use super::stage::{Stage, content};
-use crate::conformance::doors::EXECUTORS;
+use crate::conformance::doors::WITHOUT_IMAGE;
 
 const TASK: &str = "
 task: {prompt: 'Mend $HOME; {model}', system_prompt: Be brief., instruction_files: [AGENTS.md]}
@@ -23,7 +23,7 @@ fn an_agent_gets_its_prompt_model_and_variables() {
         "{TASK}harnesses:\n  mine:\n    kind: command\n    env: {{OWN: '1'}}\n    argv: [sh, -c, {}, x, '{{prompt}}', '{{prompt_file}}', 'model={{model}}', '{{sandbox}}']\n",
         serde_json::to_string(script).unwrap()
     );
-    for kind in EXECUTORS {
+    for kind in WITHOUT_IMAGE {
         let cell = stage.scene.started(kind, "");
         let end = stage.work(cell.as_ref(), &yaml, "mine").unwrap();
         assert_eq!((end.agent.outcome, end.agent.exit_code), ("exited", Some(3)), "{kind:?}");

@@ -9,7 +9,7 @@ use cofferdam::cases::{AgentTokens, Executor, HarnessEnd, HarnessError, HarnessF
 
 use super::endpoint::{Endpoint, Scripted, answer, asks, completion, says};
 use super::stage::{KEY, Stage, content};
-use crate::conformance::doors::EXECUTORS;
+use crate::conformance::doors::WITHOUT_IMAGE;
 
 fn yaml(endpoint: &Endpoint, more: &str) -> String {
     let url = endpoint.base_url();
@@ -37,7 +37,7 @@ fn told(endpoint: &Endpoint) -> Vec<String> {
 #[test]
 fn a_model_works_in_the_cell_until_it_has_nothing_more_to_say() {
     let Some(stage) = Stage::new() else { return };
-    for kind in EXECUTORS {
+    for kind in WITHOUT_IMAGE {
         let cell = stage.scene.started(kind, "");
         let endpoint = Endpoint::new([
             asks(&[
@@ -138,7 +138,7 @@ fn what_tools_find_and_their_faults_are_answers() {
     ];
     let asked: Vec<_> = calls.iter().map(|(name, arguments, _)| (*name, *arguments)).collect();
     let long = ("bash", r#"{"command":"seq 100000"}"#);
-    for kind in EXECUTORS {
+    for kind in WITHOUT_IMAGE {
         let cell = stage.scene.started(kind, "");
         let endpoint = Endpoint::new([asks(&asked), asks(&[long]), says("")]);
         work(&stage, cell.as_ref(), &endpoint).unwrap();

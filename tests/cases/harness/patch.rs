@@ -6,7 +6,7 @@ use std::process::Command;
 use cofferdam::cases::Executor;
 
 use super::stage::{Stage, content};
-use crate::conformance::doors::EXECUTORS;
+use crate::conformance::doors::WITHOUT_IMAGE;
 
 const REPLAY: &str = "harnesses: {again: {kind: replay, patch: a.patch}}\n";
 const MEND: &str = "\
@@ -49,7 +49,7 @@ fn replay(stage: &Stage, cell: &dyn Executor, patch: &[u8]) -> (Option<u8>, Stri
 #[test]
 fn a_patch_is_applied_whole_or_not() {
     let Some(stage) = Stage::new() else { return };
-    for kind in EXECUTORS {
+    for kind in WITHOUT_IMAGE {
         let cell = stage.scene.started(kind, "");
         let cell = cell.as_ref();
         for (patch, words) in

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use cofferdam::case::file::{CaseEnvironment, load_case};
 use cofferdam::cases::{
-    BuiltInProvisioner, CellDescription, CellExecutorKind, CellSettings, ExecError, ExecRequest,
-    ExecResult, Executor, LocalCell, LocalSettings, PassedVariables, ProvisionError,
+    BuiltInProvisioner, CellDescription, CellEntry, CellExecutorKind, CellSettings, ExecError,
+    ExecRequest, ExecResult, Executor, LocalCell, LocalSettings, PassedVariables, ProvisionError,
     ProvisionPlaces, ProvisionRequest, ProvisionedEnvironment, Provisioner, SandboxedCell,
     provision_timeout,
 };
@@ -164,6 +164,14 @@ impl Executor for RecordedCell {
 
     fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
         self.cell.get(path)
+    }
+
+    fn remove(&self, path: &str) -> Result<(), ExecError> {
+        self.cell.remove(path)
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
+        self.cell.list(path)
     }
 
     fn stop(&self) {
