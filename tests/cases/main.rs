@@ -12,4 +12,5 @@ mod provision;
 mod run;
 mod source;
 mod trial_cells;
+mod trials;
 mod validate;

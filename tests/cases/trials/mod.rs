@@ -1,0 +1,6 @@
+//! Trials by the built binary: a Cell from its source to its grade, by each executor.
+
+mod ends;
+mod grades;
+mod kills;
+mod scene;
