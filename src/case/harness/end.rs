@@ -72,7 +72,6 @@ pub enum HarnessFault {
 impl HarnessEnd {
     /// The end of an agent that is one command.
     pub(super) fn of_command(result: &ExecResult, wall_ms: u64) -> Self {
-        let output = [shown(&result.stdout), shown(&result.stderr)].concat();
         let agent = AgentSummary {
             outcome: result.outcome,
             exit_code: result.exit_code,
@@ -80,7 +79,11 @@ impl HarnessEnd {
             tokens: None,
             cost_usd: None,
         };
-        Self { agent, output }
+        let mut end = Self { agent, output: String::new() };
+        for stream in [&result.stdout, &result.stderr] {
+            end.add_output(&shown(stream));
+        }
+        end
     }
 
     /// The end of an agent that is no program of its own.

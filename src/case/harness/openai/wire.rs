@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::tools::definitions;
 use crate::case::harness::end::AgentTokens;
 
 /// What the model answered.
@@ -54,8 +53,13 @@ impl FinishReason {
 }
 
 /// The body of a request.
-pub(super) fn request_body(model: &str, temperature: Option<f64>, messages: &[Value]) -> Vec<u8> {
-    let mut body = json!({"model": model, "messages": messages, "tools": definitions()});
+pub(super) fn request_body(
+    model: &str,
+    temperature: Option<f64>,
+    messages: &[Value],
+    tools: &Value,
+) -> Vec<u8> {
+    let mut body = json!({"model": model, "messages": messages, "tools": tools});
     if let (Some(temperature), Some(object)) = (temperature, body.as_object_mut()) {
         object.insert("temperature".to_owned(), temperature.into());
     }
@@ -245,10 +249,11 @@ mod tests {
     #[test]
     fn a_request_has_the_model_the_messages_and_the_tools() {
         let messages = [json!({"role": "user", "content": "p"})];
+        let tools = json!([{"type": "function"}]);
         let body = |temperature| -> Value {
-            serde_json::from_slice(&request_body("m", temperature, &messages)).unwrap()
+            serde_json::from_slice(&request_body("m", temperature, &messages, &tools)).unwrap()
         };
-        let wanted = json!({"model": "m", "messages": messages, "tools": definitions()});
+        let wanted = json!({"model": "m", "messages": messages, "tools": tools});
         assert_eq!(body(None), wanted);
         assert_eq!(body(Some(0.5))["temperature"], 0.5);
     }

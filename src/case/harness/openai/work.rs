@@ -11,7 +11,7 @@ use super::client::{ModelClient, PostFault, RESPONSE_BYTES_MAX, cancelled_within
 use super::conversation::{Conversation, EndReason, NextStep};
 use super::settings::OpenaiSettings;
 use super::tool_run::CellTools;
-use super::tools::ToolAsked;
+use super::tools::{ToolAsked, definitions};
 use super::wire::{ModelReply, ToolRequest, request_body};
 use crate::case::cell::CellExecutor;
 use crate::case::harness::call::{Harness, HarnessCall};
@@ -138,7 +138,7 @@ impl ModelWork<'_> {
     fn ask(&self) -> Result<Asked, HarnessError> {
         let settings = &self.harness.settings;
         let messages = self.conversation.messages();
-        let body = request_body(self.call.model, settings.temperature, messages);
+        let body = request_body(self.call.model, settings.temperature, messages, &definitions());
         let mut tried = 1;
         loop {
             let turn = self.conversation.replies() + 1;
