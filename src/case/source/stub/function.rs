@@ -1,6 +1,5 @@
 //! Replaces the body of a Python function (pure).
 
-use std::fmt::Write as _;
 use std::ops::{ControlFlow, Range};
 
 use tree_sitter::{Node, ParseOptions, Parser, Tree, TreeCursor};
@@ -23,13 +22,11 @@ pub enum StubError {
         /// The name.
         function: String,
     },
-    /// The name has no class or function before it, and is that of several.
-    #[error("'{function}' is one of{candidates}: name it whole")]
+    /// The name alone is that of several methods or nested functions.
+    #[error("several functions are named '{function}': name the class or function of one too")]
     Ambiguous {
         /// The name.
         function: String,
-        /// The whole names, each after a space.
-        candidates: String,
     },
     /// The file is no Python.
     #[error("line {line} is no valid Python")]
@@ -37,7 +34,10 @@ pub enum StubError {
         /// The line, from 1.
         line: usize,
     },
-    /// The file is too long, or too deep.
+    /// The parser and its grammar do not fit together.
+    #[error("the parser does not know this version of the grammar")]
+    NoGrammar,
+    /// The file is too long, or takes too many steps.
     #[error("the file is too long: functions of at most {STUB_BYTES_MAX} bytes can be emptied")]
     TooLarge,
 }
@@ -52,8 +52,8 @@ struct SourceEdit {
 /// `raise NotImplementedError`. A docstring stays, and every other byte too. The body reaches from the first byte of
 /// its first statement, or decorator, to the last byte of its last statement: comments before, after and beside it stay.
 ///
-/// `function` is `f`, `Class.method` or `outer.inner`, in any order and depth. A name alone that nothing at the top
-/// has is that of the only method or nested function with it.
+/// `function` is `f`, `Class.method` or `outer.inner`, however deep. A name alone that nothing at the top has is that
+/// of the only method or nested function with it.
 ///
 /// # Errors
 /// There is no such function, or the file is no Python.
@@ -76,8 +76,8 @@ pub fn stub_function(source: &str, function: &str) -> Result<String, StubError> 
 
 fn parsed(source: &str) -> Result<Tree, StubError> {
     let mut parser = Parser::new();
-    // The grammar is built with the parser: their versions fit.
-    parser.set_language(&tree_sitter_python::LANGUAGE.into()).map_err(|_| StubError::TooLarge)?;
+    let grammar = tree_sitter_python::LANGUAGE.into();
+    parser.set_language(&grammar).map_err(|_| StubError::NoGrammar)?;
     let mut reports_left = source.len().saturating_mul(REPORTS_PER_BYTE_MAX).max(REPORTS_MIN);
     let mut on_progress = |_: &tree_sitter::ParseState| match reports_left.checked_sub(1) {
         Some(left) => {
@@ -113,42 +113,50 @@ fn first_fault_line(tree: &Tree) -> usize {
 
 /// The bodies of the functions that `function` names, in the order of the file.
 fn bodies<'t>(tree: &'t Tree, source: &str, function: &str) -> Result<Vec<Node<'t>>, StubError> {
-    let defined = definitions(tree, source);
-    let exact: Vec<_> = defined.iter().filter(|(name, _)| name == function).collect();
-    let below = format!(".{function}");
-    let found = match exact.is_empty() && !function.contains('.') {
-        true => defined.iter().filter(|(name, _)| name.ends_with(&below)).collect(),
-        false => exact,
-    };
-    let Some((first, _)) = found.first() else {
-        return Err(StubError::NoFunction { function: function.to_owned() });
-    };
-    if found.iter().any(|(name, _)| name != first) {
-        let mut candidates = String::new();
-        for (name, _) in &found {
-            // Writing to a string does not fail.
-            let _ = write!(candidates, " {name}");
-        }
-        return Err(StubError::Ambiguous { function: function.to_owned(), candidates });
+    let named = NamedBodies::find(tree, source, function);
+    let found = if named.whole.is_empty() { named.alone } else { named.whole };
+    match found.is_empty() {
+        true => Err(StubError::NoFunction { function: function.to_owned() }),
+        false if named.is_ambiguous => Err(StubError::Ambiguous { function: function.to_owned() }),
+        false => Ok(found),
     }
-    Ok(found.into_iter().map(|(_, body)| *body).collect())
 }
 
-/// Every function's whole name and body, in the order of the file.
-fn definitions<'t>(tree: &'t Tree, source: &str) -> Vec<(String, Node<'t>)> {
-    let mut cursor = tree.walk();
-    let mut scope: Vec<&str> = Vec::new();
-    let mut found = Vec::new();
-    loop {
-        let node = cursor.node();
-        if let Some(name) = defined_name(node, source) {
-            scope.push(name);
-            if let (true, Some(body)) = (is_function(node), node.child_by_field_name("body")) {
-                found.push((scope.join("."), body));
+/// The bodies of functions that a name may mean.
+#[derive(Default)]
+struct NamedBodies<'t> {
+    /// Those of functions with this whole name.
+    whole: Vec<Node<'t>>,
+    /// If it is a name alone: those of methods and nested functions with it.
+    alone: Vec<Node<'t>>,
+    /// Whether it means the second, and they have several whole names.
+    is_ambiguous: bool,
+}
+
+impl<'t> NamedBodies<'t> {
+    fn find(tree: &'t Tree, source: &str, function: &str) -> Self {
+        let wanted: Vec<&str> = function.split('.').collect();
+        let (mut found, mut first) = (Self::default(), None);
+        let (mut cursor, mut scope) = (tree.walk(), Vec::new());
+        loop {
+            let node = cursor.node();
+            if let Some(name) = defined_name(node, source) {
+                scope.push(name);
+                let body = node.child_by_field_name("body").filter(|_| is_function(node));
+                match body {
+                    Some(body) if scope == wanted => found.whole.push(body),
+                    // Whole names are compared, not kept: a file may have many long ones.
+                    Some(body) if [name] == wanted[..] => {
+                        found.is_ambiguous |= *first.get_or_insert_with(|| scope.clone()) != scope;
+                        found.alone.push(body);
+                    }
+                    _ => {}
+                }
             }
-        }
-        if !cursor.goto_first_child() && !goes_on(&mut cursor, source, &mut scope) {
-            return found;
+            if !cursor.goto_first_child() && !goes_on(&mut cursor, source, &mut scope) {
+                found.is_ambiguous &= found.whole.is_empty();
+                return found;
+            }
         }
     }
 }
