@@ -67,11 +67,8 @@ impl RunnerReport {
                 RunnerFrame::Pytest(_) => has_begun = true,
                 RunnerFrame::Named(files) => ran.named = files,
                 RunnerFrame::Tests(tests) => {
-                    ran.tests.extend(tests.into_iter().map(|(id, local_id)| RanTest {
-                        id,
-                        local_id,
-                        end: None,
-                    }))
+                    let test = |(id, local_id)| RanTest { id, local_id, end: None };
+                    ran.tests.extend(tests.into_iter().map(test));
                 }
                 RunnerFrame::Broken(id) => ran.broken.push(id),
                 RunnerFrame::End(number, end) => {

@@ -228,8 +228,11 @@ class Recorder:
     def sing(self, session):
         """Runs a test that has to fail. If a fixture of the suite skips it, it runs without them."""
         hook = session.config.hook
+        modules = (item.getparent(pytest.Module) for item, _, _ in self.tests.values())
+        # A collector beside that of the first test has the same fixtures.
+        parent = next((module.parent for module in modules if module), session)
         for has_fixtures in (True, False):
-            self.canary = make_canary(session, self.canary_name, has_fixtures)
+            self.canary = make_canary(parent, self.canary_name, has_fixtures)
             self.tests[id(self.canary)] = (self.canary, None, Marks())
             self.attempts.pop(id(self.canary), None)
             hook.pytest_runtest_protocol(item=self.canary, nextitem=None)
@@ -266,12 +269,13 @@ class Canary(pytest.Function):
         return QuietHooks(self.config.hook)
 
 
-def make_canary(session, name, has_fixtures):
-    """Makes the canary, with the fixtures that each test of the suite has or without."""
+def make_canary(parent, name, has_fixtures):
+    """Makes the canary, with the fixtures that each test below `parent` has or without."""
     def fail():
         raise AssertionError("the canary has to fail")
 
-    module = CanaryModule.from_parent(session, path=pathlib.Path(session.config.rootpath, name + ".py"))
+    folder = getattr(parent, "path", None) or parent.config.rootpath
+    module = CanaryModule.from_parent(parent, path=pathlib.Path(folder, name + ".py"))
     fixtures = {} if has_fixtures else {"fixtureinfo": bare_fixtures()}
     return Canary.from_parent(module, name=name, callobj=fail, **fixtures)
 
