@@ -156,7 +156,8 @@ fn open(
                     .filter_map(|name| Some((name.clone(), env::var(name).ok()?)))
                     .collect(),
             };
-            let settings = ContainerSettings { cell: settings, container, host };
+            let settings =
+                ContainerSettings { cell: settings, container, setup_egress: None, host };
             Ok(Box::new(ContainerCell::new(settings, cancel)))
         }
     }
