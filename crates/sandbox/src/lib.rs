@@ -63,6 +63,7 @@ pub mod engine {
     pub use crate::plan::program::program_to_send;
     pub use crate::plan::scheduler_slice::request_short_slices;
     pub use crate::plan::sent_program::SentProgram;
+    pub use crate::pool::egress_listener::listener_in;
     pub use crate::pool::host_id::{HostId, SANDBOXES_MAX};
     pub use crate::supervise::report::BEFORE_PROGRAM;
     pub use crate::sys::terminal::terminal_size;

@@ -15,6 +15,7 @@ use crate::case::provision::{
     provision_timeout, selected_variables,
 };
 use crate::case::run::CellLog;
+use crate::egress::EgressGrant;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
@@ -142,9 +143,7 @@ impl TrialHost {
         inputs: &ProvisionInputs,
         commands: Option<&CellLog>,
     ) -> Result<ProvisionedEnvironment, TrialStop> {
-        let settings = self.settings();
-        let egress = inputs.network.grant(&settings.owner, settings.egress.log());
-        let egress = egress.map_err(|error| TrialStop::of_provision(&error))?;
+        let egress = self.grant(inputs)?;
         let described = cell.describe();
         let described = described.map_err(|error| TrialStop::of_cell(TrialStep::Start, &error))?;
         let request = ProvisionRequest {
@@ -157,6 +156,18 @@ impl TrialHost {
         let recorded = RecordedCell::new(cell, commands, TrialStep::Provision);
         let made = BuiltInProvisioner.provision(&recorded, &request);
         made.map_err(|error| TrialStop::of_provision(&error))
+    }
+
+    /// What `container.setup` may reach: what provisioning may.
+    pub(super) fn setup_egress(&self) -> Result<Option<EgressGrant>, TrialStop> {
+        let Some(environment) = self.environment() else { return Ok(None) };
+        self.grant(&self.inputs(environment)?)
+    }
+
+    fn grant(&self, inputs: &ProvisionInputs) -> Result<Option<EgressGrant>, TrialStop> {
+        let settings = self.settings();
+        let granted = inputs.network.grant(&settings.owner, settings.egress.log());
+        granted.map_err(|error| TrialStop::of_provision(&error))
     }
 
     /// Where commands see everything.

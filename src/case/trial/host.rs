@@ -141,7 +141,8 @@ impl TrialHost {
             search_path: variables.get("PATH").cloned().unwrap_or_default().into(),
             variables: passed.collect(),
         };
-        Ok(ContainerSettings { cell: cell.clone(), container, host })
+        let setup_egress = self.setup_egress()?;
+        Ok(ContainerSettings { cell: cell.clone(), container, setup_egress, host })
     }
 
     /// What the Cells have in common.

@@ -1,6 +1,8 @@
 //! What only Cells in containers have: root's setup, images, and an engine that may be missing or fail.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +15,10 @@ use serde_json::{Value, json};
 use cofferdam::cases::{
     CellSettings, ContainerCell, ContainerSettings, ExecCode, ExecRequest, Executor, StepAccess,
 };
+use cofferdam::egress::rules::WithheldValues;
+use cofferdam::egress::secret::Placeholders;
+use cofferdam::egress::{AllowList, EgressGrant, EgressTerms};
+use cofferdam_core::NetworkObject;
 use cofferdam_core::sync::cancel::CancelToken;
 
 use super::doors::{Scene, alive_with, binary, by_library};
@@ -105,12 +111,16 @@ fn the_case_is_shown_read_only_until_the_container_is_committed() {
     assert!(has(&found, &exited(0, &format!("w\n{case}\n"))), "{found}");
     prints(&cell, "echo \"$CASE_DIR\"", "\n");
     prints(&cell, &format!("echo x 2>/dev/null > {case}/x || echo refused"), "refused\n");
-    prints(&cell, "echo kept > /kept; echo cell > here", "");
+    prints(&cell, "echo kept > /home/kept; echo cell > here", "");
     cell.commit().unwrap();
-    prints(&cell, &format!("cat /kept here; ls -A {case}"), "kept\ncell\n");
-    prints(&cell, "echo agent > /kept; echo agent > /tmp/agent; echo agent > here", "");
+    prints(&cell, &format!("cat /home/kept here; ls -A {case}"), "kept\ncell\n");
+    prints(&cell, "echo agent > /home/kept; echo agent > /tmp/agent; echo agent > here", "");
     cell.renew().unwrap();
-    prints(&cell, "cat /kept here; ls /tmp/agent 2>/dev/null || echo gone", "kept\nagent\ngone\n");
+    prints(
+        &cell,
+        "cat /home/kept here; ls /tmp/agent 2>/dev/null || echo gone",
+        "kept\nagent\ngone\n",
+    );
     cell.stop();
     assert_eq!(fs::read_to_string(shown.join("wheel")).unwrap(), "w\n");
     assert_nothing_left(&scene);
@@ -126,7 +136,8 @@ fn a_command_reaches_neither_the_helper_nor_its_pipe() {
         "kill -9 1; kill -STOP 1; kill -TERM 1; kill -SEGV 1; kill -9 -1; echo alive",
         "alive\n",
     );
-    for attempt in ["cat /proc/1/environ", "ls /proc/1/fd", "cat /proc/1/mem", "echo >/proc/1/fd/1"]
+    for attempt in
+        ["cat /proc/1/environ", "readlink /proc/1/fd/0", "cat /proc/1/mem", "echo >/proc/1/fd/1"]
     {
         prints(&cell, &format!("({attempt}) 2>/dev/null || echo refused"), "refused\n");
     }
@@ -139,6 +150,48 @@ fn a_command_reaches_neither_the_helper_nor_its_pipe() {
     assert!(found["stdout"]["bytes"].as_u64() > Some(0));
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     prints(&cell, "ps -o comm | grep -cE 'yes|sleep'; true", "0\n");
+}
+
+/// A server that answers each request with so many bytes, and a grant for it.
+fn server(body_bytes: usize) -> (u16, EgressGrant) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {body_bytes}\r\nConnection: close\r\n\r\n"
+            );
+            let _ = stream.write_all(&[head.as_bytes(), &vec![b'x'; body_bytes]].concat());
+        }
+    });
+    let private_hosts = AllowList::parse(&["127.0.0.1".to_owned()]).unwrap();
+    let terms = EgressTerms { private_hosts, bytes_max: 64 << 20, ..EgressTerms::default() };
+    let object = NetworkObject::of_hosts(vec![format!("127.0.0.1:{port}")]);
+    let withheld = WithheldValues::Refused;
+    let network = terms.network(&object, "", &Placeholders::default(), withheld).unwrap();
+    (port, terms.grant(network, terms.log(), None))
+}
+
+#[test]
+fn a_command_reaches_the_proxy_only_while_it_may() {
+    let Some(scene) = Scene::new().filter(|scene| scene.engine().is_some()) else { return };
+    let cell = cell(scene.container_settings(CellSettings::default(), ""));
+    cell.start().unwrap();
+    let (port, grant) = server(3 << 20);
+    let proxied = format!("http_proxy=http://127.0.0.1:3128 wget -q -O - http://127.0.0.1:{port}/");
+    let refused = format!("{proxied} 2>/dev/null | wc -c");
+    prints(&cell, &refused, "0\n");
+    let two = format!(
+        "({proxied} | wc -c) & {proxied} | wc -c; wait; wget -q -O - http://127.0.0.1:1/ 2>/dev/null || echo denied"
+    );
+    let mut request = ExecRequest::new(["sh", "-c", &two]);
+    request.access = StepAccess { shows_case: false, egress: Some(grant.clone()) };
+    let found = by_library(&cell, &request);
+    assert!(has(&found, &exited(0, "3145728\n3145728\ndenied\n")), "{found}");
+    assert_eq!(grant.records().len(), 3);
+    prints(&cell, &refused, "0\n");
 }
 
 #[test]
@@ -173,8 +226,8 @@ fn a_killed_supervisor_leaves_nothing() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    // Two processes, the shell above them and this command line.
-    while alive_with(MARKER).len() < 4 {
+    // Two processes, and the command line of the supervisor.
+    while alive_with(MARKER).len() < 3 {
         assert!(supervisor.try_wait().unwrap().is_none() && began.elapsed() < END_WAIT);
         thread::sleep(Duration::from_millis(50));
     }

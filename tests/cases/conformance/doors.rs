@@ -138,7 +138,8 @@ impl Scene {
             search_path: search_path.into(),
             variables: [].into(),
         };
-        ContainerSettings { cell, container: case.container.unwrap(), host }
+        let container = case.container.unwrap();
+        ContainerSettings { cell, container, setup_egress: None, host }
     }
 
     pub fn started(&self, kind: CellExecutorKind, limits: &str) -> Box<dyn Executor> {

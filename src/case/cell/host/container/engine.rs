@@ -45,7 +45,7 @@ pub(super) enum ContainerUser {
 
 /// The hard limits of this process, which a container cannot exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HardLimits {
+pub(super) struct CallerLimits {
     pub(super) open_files: u64,
     pub(super) tasks: u64,
 }
@@ -70,7 +70,7 @@ pub(super) struct ContainerShape {
     /// What all its processes may use.
     pub(super) limits: StepLimits,
     /// What this process may use.
-    pub(super) hard_limits: HardLimits,
+    pub(super) hard_limits: CallerLimits,
 }
 
 impl EngineKind {
@@ -127,7 +127,8 @@ impl EngineKind {
     pub(super) fn run(self, shape: &ContainerShape) -> Result<Vec<String>, ExecError> {
         let mut line = words(["run", "--rm", "--interactive", "--name", &shape.name]);
         line.extend(words(["--pull", "never", "--log-driver", "none", "--workdir", "/"]));
-        line.extend(words(["--network", "none"]));
+        // The image's would run beside the commands.
+        line.extend(words(["--no-healthcheck", "--network", "none"]));
         if self == Self::Podman {
             // It passes the proxies of our environment otherwise.
             line.push("--http-proxy=false".to_owned());
@@ -190,7 +191,7 @@ fn user_options(user: ContainerUser) -> Vec<String> {
     }
 }
 
-fn limit_options(limits: StepLimits, hard: HardLimits) -> Vec<String> {
+fn limit_options(limits: StepLimits, hard: CallerLimits) -> Vec<String> {
     let memory = limits.memory_bytes_max.to_string();
     let processes = limits.processes_max.to_string();
     let open_files = OPEN_FILES_MAX.min(hard.open_files);
@@ -249,7 +250,7 @@ mod tests {
                 stdout_bytes_max: 1,
                 stderr_bytes_max: 1,
             },
-            hard_limits: HardLimits { open_files: 1000, tasks: 100_000 },
+            hard_limits: CallerLimits { open_files: 1000, tasks: 100_000 },
         }
     }
 
@@ -257,8 +258,7 @@ mod tests {
         kind.run(shape).unwrap().join(" ")
     }
 
-    const BEGIN: &str =
-        "run --rm --interactive --name n --pull never --log-driver none --workdir / --network none";
+    const BEGIN: &str = "run --rm --interactive --name n --pull never --log-driver none --workdir / --no-healthcheck --network none";
     const END: &str = "--memory 5 --memory-swap 5 --pids-limit 6 --ulimit nofile=1000:1000 --ulimit nproc=4096:4096 \
         --mount type=bind,source=/c,target=/c --mount type=bind,source=/d,target=/d,readonly \
         --mount type=bind,source=/h,target=/.cofferdam,readonly --entrypoint /.cofferdam i cell-container";

@@ -26,10 +26,34 @@ pub(super) enum FrameKind {
     Stderr,
     /// The order is done.
     Reply,
+    /// A command has connected to the proxy: the connection's number.
+    RelayOpened,
+    /// Bytes of a connection, behind its number.
+    RelayData,
+    /// So many bytes of a connection, behind its number, have been passed on.
+    RelayTaken,
+    /// A connection has no more bytes.
+    RelayEnded,
+    /// A connection is closed.
+    RelayClosed,
+}
+
+impl FrameKind {
+    /// Whether it is about a connection.
+    pub(super) fn is_relayed(self) -> bool {
+        matches!(
+            self,
+            Self::RelayOpened
+                | Self::RelayData
+                | Self::RelayTaken
+                | Self::RelayEnded
+                | Self::RelayClosed
+        )
+    }
 }
 
 /// Every kind with its byte.
-const KINDS: [(FrameKind, u8); 7] = [
+const KINDS: [(FrameKind, u8); 12] = [
     (FrameKind::Hello, b'H'),
     (FrameKind::Stdin, b'I'),
     (FrameKind::Order, b'O'),
@@ -37,6 +61,11 @@ const KINDS: [(FrameKind, u8); 7] = [
     (FrameKind::Stdout, b'1'),
     (FrameKind::Stderr, b'2'),
     (FrameKind::Reply, b'R'),
+    (FrameKind::RelayOpened, b'o'),
+    (FrameKind::RelayData, b'd'),
+    (FrameKind::RelayTaken, b't'),
+    (FrameKind::RelayEnded, b'e'),
+    (FrameKind::RelayClosed, b'c'),
 ];
 
 /// A frame that has arrived.

@@ -12,6 +12,7 @@ use super::call::{call, read_some, set_nonblocking, tail, wait, wait_for};
 use super::engine::{ContainerEngine, ContainerShape};
 use super::frame::{DATA_BYTES_MAX, FrameBuffer, FrameKind, PipeFrame, frame};
 use super::order::{ContainerFacts, ContainerOrder, ContainerReply, LimitEvents, StepStop};
+use super::relay::{RELAYS_MAX, Relays, WayOut, close_frame, relay_id};
 use crate::case::cell::capture::StepOutput;
 use crate::case::cell::error::ExecError;
 use crate::case::cell::host::message::{EndedStep, StepReply};
@@ -38,13 +39,17 @@ pub(super) struct ContainerLink {
     output: Option<ChildStdout>,
     complaints: Option<ChildStderr>,
     arrived: FrameBuffer,
+    /// Frames that the pipe has not taken yet.
+    unsent: Vec<u8>,
+    relays: Relays,
 }
 
-/// When a command is ended from here.
+/// When a command is ended from here, and what it reaches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LinkWatch<'w> {
     pub(super) timeout: Duration,
     pub(super) cancel: &'w CancelToken,
+    pub(super) way_out: Option<&'w WayOut>,
 }
 
 impl ContainerLink {
@@ -70,8 +75,17 @@ impl ContainerLink {
         let (input, output) = (client.stdin.take(), client.stdout.take());
         let complaints = client.stderr.take();
         let (engine, name) = (engine.clone(), shape.name.clone());
-        let arrived = FrameBuffer::default();
-        let mut link = Self { engine, name, client, input, output, complaints, arrived };
+        let mut link = Self {
+            engine,
+            name,
+            client,
+            input,
+            output,
+            complaints,
+            arrived: FrameBuffer::default(),
+            unsent: Vec::new(),
+            relays: Relays::default(),
+        };
         link.input.as_ref().map_or(Ok(()), set_nonblocking).map_err(|errno| failed(&errno))?;
         link.output.as_ref().map_or(Ok(()), set_nonblocking).map_err(|errno| failed(&errno))?;
         link.complaints.as_ref().map_or(Ok(()), set_nonblocking).map_err(|errno| failed(&errno))?;
@@ -100,6 +114,7 @@ impl ContainerLink {
         output: &StepOutput,
     ) -> Result<ContainerReply, ExecError> {
         let done = self.send(order, stdin).and_then(|()| self.reply(watch, output));
+        self.relays.close();
         if done.is_err() {
             // What it does now is unknown.
             self.end();
@@ -108,12 +123,11 @@ impl ContainerLink {
     }
 
     fn send(&mut self, order: &ContainerOrder, stdin: &[u8]) -> Result<(), ExecError> {
-        // Before the order: a command that writes while it gets its stdin could not be read meanwhile.
         for part in stdin.chunks(DATA_BYTES_MAX) {
-            self.write(FrameKind::Stdin, part)?;
+            self.queue(frame(FrameKind::Stdin, part))?;
         }
         let order = serde_json::to_vec(order).map_err(|error| ExecError::failed("order", error))?;
-        self.write(FrameKind::Order, &order)
+        self.queue(frame(FrameKind::Order, &order))
     }
 
     fn reply(
@@ -136,14 +150,31 @@ impl ContainerLink {
                     let reply = serde_json::from_slice(&payload);
                     return reply.map_err(|error| ExecError::failed("reply", error));
                 }
-                Some(_) => return Err(ExecError::failed("reply", "an unexpected frame")),
+                Some(PipeFrame { kind: FrameKind::RelayOpened, payload }) => {
+                    self.relay(&payload, watch.way_out)?;
+                }
+                Some(PipeFrame { kind, payload }) => {
+                    let taken = self.relays.take(kind, &payload);
+                    taken.map_err(|error| ExecError::failed("relay", error))?;
+                }
                 None if deadline.passed() => return Ok(self.overdue(watch, stop)),
                 None => {
                     stop = Some(StepStop::Cancelled);
                     deadline = Deadline::after(REPLY_WAIT);
-                    self.write(FrameKind::Kill, &[])?;
+                    self.queue(frame(FrameKind::Kill, &[]))?;
                 }
             }
+        }
+    }
+
+    /// Connects a connection that a command has made to the proxy.
+    fn relay(&mut self, payload: &[u8], way_out: Option<&WayOut>) -> Result<(), ExecError> {
+        let failed = |error: io::Error| ExecError::failed("relay", error);
+        let (id, _) = relay_id(payload).map_err(failed)?;
+        let is_room = self.relays.len() < RELAYS_MAX;
+        match way_out.filter(|_| is_room).map(WayOut::connect) {
+            Some(Ok(socket)) => self.relays.add(id, socket).map_err(failed),
+            Some(Err(_)) | None => self.queue(close_frame(id)),
         }
     }
 
@@ -168,41 +199,52 @@ impl ContainerLink {
             if next.is_some() || deadline.passed() {
                 return Ok(next);
             }
-            let Some(output) = &mut self.output else { return Err(self.ended()) };
-            let sources = [(output.as_fd(), PollFlags::POLLIN)];
+            self.flush()?;
+            let Some(output) = &self.output else { return Err(self.ended()) };
+            let mut sources = vec![(output.as_fd(), PollFlags::POLLIN)];
+            let input = self.input.as_ref().filter(|_| !self.unsent.is_empty());
+            sources.extend(input.map(|input| (input.as_fd(), PollFlags::POLLOUT)));
+            sources.extend(self.relays.sources());
             let ready = wait_for(&sources, deadline, cancel)
                 .map_err(|errno| ExecError::failed("wait", errno))?;
-            if ready.get(1) == Some(&true) {
+            if ready.get(sources.len()) == Some(&true) {
                 return Ok(None);
             }
-            let mut buffer = vec![0; BUFFER_BYTES];
-            match output.read(&mut buffer) {
-                Ok(count) if count > 0 => self.arrived.add(buffer.get(..count).unwrap_or_default()),
-                Err(error) if is_again(&error) => {}
-                Ok(_) | Err(_) => self.output = None,
-            }
+            self.read();
+            let frames = self.relays.advance();
+            self.queue(frames)?;
         }
     }
 
-    fn write(&mut self, kind: FrameKind, payload: &[u8]) -> Result<(), ExecError> {
-        let bytes = frame(kind, payload).map_err(|error| ExecError::failed("order", error))?;
-        let deadline = Deadline::after(REPLY_WAIT);
-        let mut left = bytes.as_slice();
-        while !left.is_empty() {
+    /// Reads what has arrived.
+    fn read(&mut self) {
+        let Some(output) = &mut self.output else { return };
+        let mut buffer = vec![0; BUFFER_BYTES];
+        match output.read(&mut buffer) {
+            Ok(count) if count > 0 => self.arrived.add(buffer.get(..count).unwrap_or_default()),
+            Err(error) if is_again(&error) => {}
+            Ok(_) | Err(_) => self.output = None,
+        }
+    }
+
+    /// Sends `frames` when the pipe takes them.
+    fn queue(&mut self, frames: io::Result<Vec<u8>>) -> Result<(), ExecError> {
+        self.unsent.extend(frames.map_err(|error| ExecError::failed("order", error))?);
+        Ok(())
+    }
+
+    /// Writes what the pipe takes at once.
+    fn flush(&mut self) -> Result<(), ExecError> {
+        let mut written = 0;
+        while let Some(left) = self.unsent.get(written..).filter(|left| !left.is_empty()) {
             let Some(input) = &mut self.input else { return Err(self.ended()) };
             match input.write(left) {
-                Ok(count) => left = left.get(count..).unwrap_or_default(),
-                Err(error) if is_again(&error) => {
-                    let sources = [(input.as_fd(), PollFlags::POLLOUT)];
-                    wait_for(&sources, deadline, None)
-                        .map_err(|errno| ExecError::failed("wait", errno))?;
-                }
+                Ok(count) => written += count,
+                Err(error) if is_again(&error) => break,
                 Err(_) => return Err(self.ended()),
             }
-            if !left.is_empty() && deadline.passed() {
-                return Err(ExecError::failed("order", "the helper does not read"));
-            }
         }
+        self.unsent.drain(..written);
         Ok(())
     }
 

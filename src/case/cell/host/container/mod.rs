@@ -15,13 +15,14 @@ mod inside;
 mod keeper;
 mod link;
 mod order;
+mod relay;
 mod settings;
 mod started;
 
-use self::engine::unavailable;
 use self::environment::changed_variables;
 use self::link::LinkWatch;
 use self::order::{ContainerOrder, ContainerReply, outcome};
+use self::relay::WayOut;
 use self::started::StartedContainer;
 use super::ended::result;
 use super::message::{EndedStep, StepOrder};
@@ -33,6 +34,7 @@ use crate::case::cell::plan::CellExecutorKind;
 use crate::case::cell::request::{CASE_VARIABLE, CellStep, ExecRequest};
 use crate::case::cell::result::{ExecResult, StepControls};
 use crate::case::cell::stage::CellStage;
+use crate::egress::EgressGrant;
 use cofferdam_core::sync::cancel::CancelToken;
 
 pub use self::inside::serve_container;
@@ -78,8 +80,10 @@ impl ContainerCell {
         request: &ExecRequest,
     ) -> Result<ExecResult, ExecError> {
         let order = order(started, request)?;
+        let way_out = request.access.egress.as_ref().map(WayOut::of).transpose()?;
         let output = StepOutput::new(&request.limits(self.settings.cell.limits));
-        let watch = LinkWatch { timeout: request.timeout, cancel: &self.cancel };
+        let (timeout, cancel) = (request.timeout, &self.cancel);
+        let watch = LinkWatch { timeout, cancel, way_out: way_out.as_ref() };
         let done = started.obey(&order, &request.stdin, watch, &output)?;
         let ContainerReply { reply, stopped, events } = done;
         let controls = StepControls {
@@ -138,9 +142,6 @@ impl CellExecutor for ContainerCell {
 
 /// The order to run the command of `request`.
 fn order(started: &StartedContainer, request: &ExecRequest) -> Result<ContainerOrder, ExecError> {
-    if request.access.egress.is_some() {
-        return Err(unavailable("a command in a container has no network yet"));
-    }
     let layout = started.directory().layout();
     let CellStep { argv, cwd, .. } = request.checked(layout)?;
     let mut env = changed_variables(started.base(), &request.env, layout.env());
@@ -148,7 +149,9 @@ fn order(started: &StartedContainer, request: &ExecRequest) -> Result<ContainerO
         let case_dir = started.case_dir().map(|path| path.display().to_string());
         env.extend(case_dir.map(|path| (CASE_VARIABLE.to_owned(), path)));
     }
+    let egress = request.access.egress.as_ref();
+    env.extend(egress.map(EgressGrant::environment).unwrap_or_default());
     let step = StepOrder { argv, env, cwd, stdin_bytes: request.stdin.len() };
     let timeout_ms = u64::try_from(request.timeout.as_millis()).unwrap_or(u64::MAX);
-    Ok(ContainerOrder::Run { step, timeout_ms })
+    Ok(ContainerOrder::Run { step, timeout_ms, is_relayed: egress.is_some() })
 }

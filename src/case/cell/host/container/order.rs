@@ -14,8 +14,8 @@ const BY_SIGNAL: u8 = 128;
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ContainerOrder {
-    /// Run a command, at most so long. Its stdin has been sent before.
-    Run { step: StepOrder, timeout_ms: u64 },
+    /// Run a command, at most so long. Its stdin has been sent before. It may reach the proxy if that is relayed.
+    Run { step: StepOrder, timeout_ms: u64, is_relayed: bool },
     /// Give all below `path` to a user, without set-id bits. Nothing of it is being changed.
     TakeOver { path: PathBuf, uid: u32, gid: u32 },
 }

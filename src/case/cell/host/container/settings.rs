@@ -6,14 +6,17 @@ use std::path::PathBuf;
 
 use crate::case::cell::plan::CellSettings;
 use crate::case::file::CaseContainer;
+use crate::egress::EgressGrant;
 
 /// What a container Cell is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ContainerSettings {
     /// The Cell.
     pub cell: CellSettings,
     /// The image, what root does to it once, and the engine.
     pub container: CaseContainer,
+    /// What `container.setup` may reach.
+    pub setup_egress: Option<EgressGrant>,
     /// What this host adds.
     pub host: ContainerHost,
 }

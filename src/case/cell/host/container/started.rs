@@ -11,19 +11,21 @@ use nix::unistd::{getegid, geteuid};
 
 use super::call::{TAIL_CHARACTERS_MAX, call};
 use super::controls::{ContainerControls, check, controls};
-use super::engine::{ContainerEngine, ContainerShape, ContainerUser, EngineKind, HardLimits};
+use super::engine::{CallerLimits, ContainerEngine, ContainerShape, ContainerUser, EngineKind};
 use super::environment::base_variables;
 use super::image::ContainerImage;
 use super::inside::namespaces;
 use super::keeper::{CellKeeper, KeeperOrder};
 use super::link::{ContainerLink, LinkWatch};
 use super::order::{ContainerOrder, ContainerReply};
+use super::relay::WayOut;
 use super::settings::ContainerSettings;
 use crate::case::cell::capture::StepOutput;
 use crate::case::cell::error::ExecError;
 use crate::case::cell::host::directory::CellDirectory;
 use crate::case::cell::host::message::{StepOrder, StepReply};
 use crate::case::cell::request::CASE_VARIABLE;
+use crate::egress::EgressGrant;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 
@@ -67,21 +69,22 @@ impl StartedContainer {
         settings: &ContainerSettings,
         cancel: &CancelToken,
     ) -> Result<Self, ExecError> {
-        let ContainerSettings { cell, container, host } = settings;
+        let ContainerSettings { cell, container, setup_egress, host } = settings;
         let engine = ContainerEngine::find(container.backend, &host.search_path)?;
+        let deadline = Deadline::after(START_TIMEOUT);
+        let image = ContainerImage::find(&engine, &container.image, deadline, cancel)?;
+        let base = base_variables(&image.variables, &host.variables, &container.home);
         let directory = CellDirectory::make(&host.base)?;
         let (keeper, name) = keeper(&engine, &directory, &host.helper)?;
         directory.fill(cell.source.as_deref())?;
         let case_dir = cell.case_dir.as_deref().map(Path::canonicalize).transpose();
         let case_dir = case_dir.map_err(|error| ExecError::failed("open case_dir", error))?;
-        let deadline = Deadline::after(START_TIMEOUT);
-        let image = ContainerImage::find(&engine, &container.image, deadline, cancel)?;
-        let base = base_variables(&image.variables, &host.variables, &container.home);
+        let user = caller()?;
         let mut shape = ContainerShape {
             name: name.clone(),
             image: image.id,
-            user: caller()?,
-            is_rootful: geteuid().is_root(),
+            user,
+            is_rootful: matches!(user, ContainerUser::Caller { uid: 0, .. }),
             helper: host.helper.clone(),
             cell: directory.path(),
             case_dir,
@@ -89,7 +92,9 @@ impl StartedContainer {
             hard_limits: hard_limits()?,
         };
         if !container.setup.is_empty() {
-            let setup = ContainerSetup { engine: &engine, shape: &shape, base: &base, cancel };
+            let egress = setup_egress.as_ref();
+            let setup =
+                ContainerSetup { engine: &engine, shape: &shape, base: &base, egress, cancel };
             shape.image = setup.run(&container.setup, &directory, &setup_image(&name))?;
         }
         let (link, controls) = start(&engine, &shape, cancel)?;
@@ -171,6 +176,7 @@ struct ContainerSetup<'s> {
     engine: &'s ContainerEngine,
     shape: &'s ContainerShape,
     base: &'s BTreeMap<String, String>,
+    egress: Option<&'s EgressGrant>,
     cancel: &'s CancelToken,
 }
 
@@ -186,14 +192,19 @@ impl ContainerSetup<'_> {
         let name = setup_container(&self.shape.name);
         let shape = ContainerShape { name, user, ..self.shape.clone() };
         let (mut link, _) = ContainerLink::start(self.engine, &shape, self.cancel)?;
+        let way_out = self.egress.map(WayOut::of).transpose()?;
         let deadline = Deadline::after(START_TIMEOUT);
         for command in commands {
-            self.command(&mut link, command, directory, deadline)?;
+            let (timeout, cancel) = (deadline.remaining(), self.cancel);
+            let watch = LinkWatch { timeout, cancel, way_out: way_out.as_ref() };
+            self.command(&mut link, command, directory, watch)?;
         }
         if let ContainerUser::Caller { uid, gid } = self.shape.user {
+            let timeout = deadline.remaining();
+            let watch = LinkWatch { timeout, cancel: self.cancel, way_out: None };
             let order = ContainerOrder::TakeOver { path: shape.cell.clone(), uid, gid };
             let output = StepOutput::new(&shape.limits);
-            let done = link.obey(&order, &[], self.watch(deadline), &output)?;
+            let done = link.obey(&order, &[], watch, &output)?;
             if !matches!(done.reply, StepReply::Ended(_)) {
                 return Err(ExecError::failed("container setup", "its files are not the caller's"));
             }
@@ -207,19 +218,20 @@ impl ContainerSetup<'_> {
         link: &mut ContainerLink,
         command: &str,
         directory: &CellDirectory,
-        deadline: Deadline,
+        watch: LinkWatch<'_>,
     ) -> Result<(), ExecError> {
         let mut env = self.base.clone();
         if let Some(case_dir) = &self.shape.case_dir {
             env.insert(CASE_VARIABLE.to_owned(), case_dir.display().to_string());
         }
+        env.extend(self.egress.map(EgressGrant::environment).unwrap_or_default());
         let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
         let cwd = directory.layout().sandbox().to_owned();
         let step = StepOrder { argv, env, cwd, stdin_bytes: 0 };
-        let timeout_ms = u64::try_from(deadline.remaining().as_millis()).unwrap_or(u64::MAX);
-        let order = ContainerOrder::Run { step, timeout_ms };
+        let timeout_ms = u64::try_from(watch.timeout.as_millis()).unwrap_or(u64::MAX);
+        let order = ContainerOrder::Run { step, timeout_ms, is_relayed: watch.way_out.is_some() };
         let output = StepOutput::new(&self.shape.limits);
-        let done = link.obey(&order, &[], self.watch(deadline), &output)?;
+        let done = link.obey(&order, &[], watch, &output)?;
         let outcome = done.step_outcome();
         if outcome.is_some_and(|outcome| outcome.shell_code() == Some(0)) {
             return Ok(());
@@ -233,10 +245,6 @@ impl ContainerSetup<'_> {
         Err(error
             .with("tail", text.chars().skip(skipped).collect::<String>())
             .with("outcome", word))
-    }
-
-    fn watch(&self, deadline: Deadline) -> LinkWatch<'_> {
-        LinkWatch { timeout: deadline.remaining(), cancel: self.cancel }
     }
 }
 
@@ -320,12 +328,12 @@ fn mapped_id(map: &str, id: u32) -> Option<u32> {
     })
 }
 
-fn hard_limits() -> Result<HardLimits, ExecError> {
+fn hard_limits() -> Result<CallerLimits, ExecError> {
     let hard = |resource| {
         let limits = getrlimit(resource);
         limits.map(|(_, hard)| hard).map_err(|errno| ExecError::failed("read limits", errno))
     };
-    Ok(HardLimits {
+    Ok(CallerLimits {
         open_files: hard(Resource::RLIMIT_NOFILE)?,
         tasks: hard(Resource::RLIMIT_NPROC)?,
     })

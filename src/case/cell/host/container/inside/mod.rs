@@ -9,6 +9,7 @@ mod take_over;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -25,7 +26,9 @@ use self::step::InnerStep;
 use self::take_over::take_over;
 use super::frame::{FrameBuffer, FrameKind, PipeFrame, frame};
 use super::order::{ContainerOrder, ContainerReply, LimitEvents};
+use super::relay::{RELAYS_MAX, Relays};
 use crate::case::cell::host::message::{EndedStep, StepOrder, StepReply};
+use cofferdam_core::EGRESS_PORT;
 
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -42,6 +45,9 @@ struct InnerHelper {
     /// Stdin of the next command.
     stdin: Vec<u8>,
     step: Option<InnerStep>,
+    /// Where commands reach the proxy, while one runs that may.
+    door: Option<TcpListener>,
+    relays: Relays,
 }
 
 /// Serves the executor at the other end of stdin and stdout until it closes stdin.
@@ -64,6 +70,8 @@ pub fn serve_container() -> io::Result<()> {
         signals: SignalFd::with_flags(&children, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?,
         stdin: Vec::new(),
         step: None,
+        door: None,
+        relays: Relays::default(),
     };
     helper.send(FrameKind::Hello, &serde_json::to_vec(&container_facts())?)?;
     while helper.turn()? {}
@@ -83,10 +91,13 @@ impl InnerHelper {
         while let Some(PipeFrame { kind, payload }) = self.arrived.next()? {
             self.take(kind, payload)?;
         }
+        self.accept()?;
+        self.output.write_all(&self.relays.advance()?)?;
         let Some(step) = &mut self.step else { return Ok(true) };
         let done = step.advance(&mut self.output)?;
         if let Some(reply) = done {
-            self.step = None;
+            (self.step, self.door) = (None, None);
+            self.relays.close();
             self.send(FrameKind::Reply, &serde_json::to_vec(&reply)?)?;
         }
         Ok(true)
@@ -98,6 +109,9 @@ impl InnerHelper {
             PollFd::new(self.input.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
         ];
+        let door = self.door.as_ref().filter(|_| self.relays.len() < RELAYS_MAX);
+        sources.extend(door.map(|door| PollFd::new(door.as_fd(), PollFlags::POLLIN)));
+        sources.extend(self.relays.sources().map(|(socket, flags)| PollFd::new(socket, flags)));
         let mut timeout = PollTimeout::NONE;
         if let Some(step) = &self.step {
             sources.extend(step.sources().map(|(pipe, flags)| PollFd::new(pipe, flags)));
@@ -113,6 +127,16 @@ impl InnerHelper {
         }
         let is_ready = |at: usize| sources.get(at).is_some_and(|source| source.any() == Some(true));
         Ok((is_ready(0), is_ready(1)))
+    }
+
+    /// Takes the connections that the command has made.
+    fn accept(&mut self) -> io::Result<()> {
+        while let Some(door) = self.door.as_ref().filter(|_| self.relays.len() < RELAYS_MAX) {
+            let Ok((socket, _)) = door.accept() else { break };
+            let opened = self.relays.open(socket)?;
+            self.output.write_all(&opened)?;
+        }
+        Ok(())
     }
 
     /// Reads what has arrived. Returns false at the end.
@@ -131,6 +155,7 @@ impl InnerHelper {
             (FrameKind::Stdin, None) if self.stdin.len() + payload.len() <= STDIN_BYTES_MAX => {
                 self.stdin.extend(payload);
             }
+            (kind, _) if kind.is_relayed() => self.relays.take(kind, &payload)?,
             (FrameKind::Order, None) => self.obey(serde_json::from_slice(&payload)?)?,
             _ => return Err(io::Error::other("an unexpected frame")),
         }
@@ -140,10 +165,15 @@ impl InnerHelper {
     fn obey(&mut self, order: ContainerOrder) -> io::Result<()> {
         let stdin = std::mem::take(&mut self.stdin);
         let reply = match order {
-            ContainerOrder::Run { step, timeout_ms } => {
-                match self.begin(&step, stdin, Duration::from_millis(timeout_ms)) {
-                    Ok(step) => {
-                        self.step = Some(step);
+            ContainerOrder::Run { step, timeout_ms, is_relayed } => {
+                let door = is_relayed.then(open_door).transpose();
+                let begun = door.map_err(|error| failed("listen", &error)).and_then(|door| {
+                    let step = begin(&step, stdin, Duration::from_millis(timeout_ms))?;
+                    Ok((step, door))
+                });
+                match begun {
+                    Ok((step, door)) => {
+                        (self.step, self.door) = (Some(step), door);
                         return Ok(());
                     }
                     Err(reply) => reply,
@@ -158,24 +188,27 @@ impl InnerHelper {
         self.send(FrameKind::Reply, &serde_json::to_vec(&reply)?)
     }
 
-    fn begin(
-        &self,
-        order: &StepOrder,
-        stdin: Vec<u8>,
-        timeout: Duration,
-    ) -> Result<InnerStep, StepReply> {
-        if let Err(error) = std::env::set_current_dir(&order.cwd) {
-            return Err(StepReply::BadCwd { errno: errno_of(&error) });
-        }
-        let started = InnerStep::start(order, stdin, timeout);
-        // So that the directory can be removed.
-        let _ = std::env::set_current_dir("/");
-        started.map_err(|error| StepReply::NotExecuted { errno: errno_of(&error) })
-    }
-
     fn send(&mut self, kind: FrameKind, payload: &[u8]) -> io::Result<()> {
         self.output.write_all(&frame(kind, payload)?)
     }
+}
+
+/// Starts the command of `order`.
+fn begin(order: &StepOrder, stdin: Vec<u8>, timeout: Duration) -> Result<InnerStep, StepReply> {
+    if let Err(error) = std::env::set_current_dir(&order.cwd) {
+        return Err(StepReply::BadCwd { errno: errno_of(&error) });
+    }
+    let started = InnerStep::start(order, stdin, timeout);
+    // So that the directory can be removed.
+    let _ = std::env::set_current_dir("/");
+    started.map_err(|error| StepReply::NotExecuted { errno: errno_of(&error) })
+}
+
+/// Listens where commands look for the proxy. Nothing else in the container is alive.
+fn open_door() -> io::Result<TcpListener> {
+    let door = TcpListener::bind((Ipv4Addr::LOCALHOST, EGRESS_PORT))?;
+    door.set_nonblocking(true)?;
+    Ok(door)
 }
 
 fn failed(step: &str, error: &io::Error) -> StepReply {
