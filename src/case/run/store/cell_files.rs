@@ -1,13 +1,12 @@
 //! The directory of a Cell: the files of its last attempt.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
+use super::cell_log::CellLog;
 use super::error::CaseRunError;
 use crate::case::run::plan::PlannedCell;
 use crate::case::run::record::CellStatus;
@@ -108,8 +107,7 @@ impl CellFilesDir {
     /// It was written or opened before in this attempt, or the disk refuses it.
     pub fn open_log(&self, file: CellFile) -> Result<CellLog, CaseRunError> {
         let opened = self.directory.create_file(file.name())?;
-        let growing = GrowingFile { file: opened, room_bytes: file.bytes_max(), dropped_bytes: 0 };
-        Ok(CellLog { growing: Mutex::new(growing) })
+        Ok(CellLog::new(opened, file.bytes_max()))
     }
 
     fn json_line(&self, file: CellFile, value: &impl Serialize) -> Result<Vec<u8>, CaseRunError> {
@@ -200,65 +198,34 @@ fn limit(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// A file that grows while the Cell runs, by several threads. What is beyond its limit is dropped and counted.
-#[derive(Debug)]
-pub struct CellLog {
-    growing: Mutex<GrowingFile>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[derive(Debug)]
-struct GrowingFile {
-    file: File,
-    room_bytes: u64,
-    dropped_bytes: u64,
-}
-
-impl CellLog {
-    /// Adds as much of `bytes` as there is room for.
-    pub fn append(&self, bytes: &[u8]) {
-        let mut growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = usize::try_from(growing.room_bytes).unwrap_or(usize::MAX);
-        let (kept, dropped) = bytes.split_at(room.min(bytes.len()));
-        growing.write(kept);
-        growing.dropped_bytes += limit(dropped.len());
+    fn scene() -> (tempfile::TempDir, CellFilesDir) {
+        let scene = tempfile::tempdir().unwrap();
+        let directory = StoreDir::open(scene.path()).unwrap();
+        (scene, CellFilesDir { directory })
     }
 
-    /// Adds a value as a line of JSON, if there is room for all of it.
-    pub fn append_line(&self, value: &impl Serialize) {
-        let Ok(mut line) = serde_json::to_vec(value) else { return };
-        line.push(b'\n');
-        let mut growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        if limit(line.len()) <= growing.room_bytes {
-            growing.write(&line);
-        } else {
-            // Shorter lines would look as if nothing were missing between them.
-            growing.room_bytes = 0;
-            growing.dropped_bytes += limit(line.len());
+    #[test]
+    fn a_file_is_written_whole_or_not_at_all() {
+        let (scene, files) = scene();
+        files.write(CellFile::Metrics, b"{}").unwrap();
+        let too_long = vec![b'x'; usize::try_from(MIB).unwrap() + 1];
+        assert!(files.write(CellFile::Metrics, &too_long).is_err());
+        assert_eq!(std::fs::read(scene.path().join("metrics.json")).unwrap(), b"{}");
+    }
+
+    #[test]
+    fn an_attempt_begins_without_what_others_have_left() {
+        let (scene, files) = scene();
+        for name in ["result.json", "output.txt", ".result.json.new", "sandbox/deep/file"] {
+            let path = scene.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
         }
-    }
-
-    /// How many bytes are missing, because of the limit or the disk.
-    pub fn dropped_bytes(&self) -> u64 {
-        self.growing.lock().unwrap_or_else(PoisonError::into_inner).dropped_bytes
-    }
-}
-
-impl Write for CellLog {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.append(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl GrowingFile {
-    fn write(&mut self, bytes: &[u8]) {
-        self.room_bytes = self.room_bytes.saturating_sub(limit(bytes.len()));
-        if self.file.write_all(bytes).is_err() {
-            self.dropped_bytes += limit(bytes.len());
-        }
+        files.clear().unwrap();
+        assert_eq!(files.directory.names().unwrap(), ["result.json"]);
     }
 }

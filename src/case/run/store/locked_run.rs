@@ -161,11 +161,7 @@ impl LockedRun {
     }
 
     /// The error of a write to the file `name` of the run.
-    pub(in crate::case::run) fn write_error(
-        &self,
-        name: &str,
-        error: &std::io::Error,
-    ) -> CaseRunError {
+    pub fn write_error(&self, name: &str, error: &std::io::Error) -> CaseRunError {
         self.directory.error("write", name, errno_of(error)).into()
     }
 }

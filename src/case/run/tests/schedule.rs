@@ -151,29 +151,3 @@ fn after_a_result_that_cannot_be_written_no_cell_begins() {
     assert_eq!(statuses(&made), [CellStatus::Pending; 3]);
     assert_eq!(result(&made, 1).attempt, 0);
 }
-
-#[test]
-fn what_a_cell_leaves_in_its_directory_is_bounded() {
-    let store = tempfile::tempdir().unwrap();
-    let made = create(store.path(), "r", cells(&["a"], 1));
-    run(
-        &made,
-        1,
-        &scripted(|_, files, _| {
-            assert!(files.write(CellFile::Metrics, &vec![b'x'; (1 << 20) + 1]).is_err());
-            let log = files.open_log(CellFile::Output).unwrap();
-            (0..65).for_each(|_| log.append(&vec![b'x'; 1 << 20]));
-            assert_eq!(log.dropped_bytes(), 1 << 20);
-            let lines = files.open_log(CellFile::Commands).unwrap();
-            (0..70).for_each(|_| lines.append_line(&"x".repeat(1 << 20)));
-            assert!(lines.dropped_bytes() > 0);
-            CellEnd::of(CellStatus::Done)
-        }),
-    )
-    .unwrap();
-    let cell = made.path().join("cells/c__a__m__t1");
-    let bytes = |name: &str| std::fs::metadata(cell.join(name)).unwrap().len();
-    assert_eq!(bytes("output.txt"), 64 << 20);
-    let text = std::fs::read_to_string(cell.join("commands.jsonl")).unwrap();
-    assert!(text.len() <= 64 << 20 && text.ends_with("\"\n"));
-}
