@@ -78,16 +78,7 @@ impl OpenaiSettings {
             .map_err(|reason| HarnessError::failed(format!("base_url: {reason}")))?;
         let key = match (secret, api_key_env) {
             (Some(name), _) => Some(key_of_service(name, &url, terms)?),
-            (None, Some(name)) => {
-                let missing = || HarnessError::failed(format!("the variable {name} is not set"));
-                Some(key(Zeroizing::new(variables(name).ok_or_else(missing)?))?)
-            }
-            // Endpoints of one's own often need none.
-            (None, None) if terms.trusts_case => {
-                let given = variables(KEY_VARIABLE).filter(|text| !text.is_empty());
-                given.map(|text| key(Zeroizing::new(text))).transpose()?
-            }
-            (None, None) => None,
+            (None, name) => key_of_variable(name.as_deref(), terms.trusts_case, variables)?,
         };
         Ok(Self {
             url,
@@ -124,6 +115,24 @@ fn endpoint(base: &str) -> Result<WebUrl, &'static str> {
 
 fn key(text: Zeroizing<String>) -> Result<ModelKey, HarnessError> {
     ModelKey::new(text).map_err(HarnessError::failed)
+}
+
+/// The key in the variable `name`, or in the usual one of a caller whose own the Case is. Endpoints of one's own often
+/// need none.
+fn key_of_variable(
+    name: Option<&str>,
+    trusts_case: bool,
+    variables: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<ModelKey>, HarnessError> {
+    let given = match name {
+        Some(name) => {
+            let missing = || HarnessError::failed(format!("the variable {name} is not set"));
+            Some(variables(name).ok_or_else(missing)?)
+        }
+        None if trusts_case => variables(KEY_VARIABLE).filter(|text| !text.is_empty()),
+        None => None,
+    };
+    given.map(|text| key(Zeroizing::new(text))).transpose()
 }
 
 /// The secret of the service with that name, if it is for the run's token and for the host of `url`.
