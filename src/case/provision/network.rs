@@ -43,10 +43,11 @@ impl ProvisionNetwork {
         hosts: &ReachedHosts,
         trusts_case: bool,
     ) -> Result<Self, ProvisionError> {
-        let object = NetworkRules::narrowed(configured, hosts.entries()).map_err(failed)?;
+        let object = NetworkRules::narrowed(configured, hosts.entries());
+        let object = object.map_err(|fault| failed(&fault))?;
         if let (ReachedHosts::OfCase(named), true) = (hosts, trusts_case) {
             let private = [terms.private_hosts.entries(), named].concat();
-            terms.private_hosts = AllowList::parse(&private).map_err(failed)?;
+            terms.private_hosts = AllowList::parse(&private).map_err(|error| failed(&error))?;
         }
         Ok(Self { terms, object })
     }
@@ -73,12 +74,12 @@ impl ProvisionNetwork {
         // A request that needs a secret which the owner may not use is refused.
         let withheld = WithheldValues::Missing;
         let network = self.terms.network(&self.object, owner, &placeholders, withheld);
-        let network = network.map_err(failed)?;
+        let network = network.map_err(|denial| failed(&denial))?;
         Ok(Some(self.terms.grant(network, log, Some(STEP.to_owned()))))
     }
 }
 
-fn failed(reason: impl ToString) -> ProvisionError {
+fn failed(reason: &impl ToString) -> ProvisionError {
     ProvisionError::Network { reason: reason.to_string() }
 }
 

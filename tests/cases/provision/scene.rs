@@ -16,6 +16,7 @@ use cofferdam::cases::{
     ProvisionPlaces, ProvisionRequest, ProvisionedEnvironment, Provisioner, SandboxedCell,
     provision_timeout,
 };
+use cofferdam::egress::EgressGrant;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
@@ -120,13 +121,23 @@ impl RecordedCell {
         environment: &CaseEnvironment,
         variables: &[(&str, &str)],
     ) -> Result<ProvisionedEnvironment, ProvisionError> {
+        self.provision_within(environment, variables, None)
+    }
+
+    /// The same, reaching what `egress` lets it reach.
+    pub fn provision_within(
+        &self,
+        environment: &CaseEnvironment,
+        variables: &[(&str, &str)],
+        egress: Option<&EgressGrant>,
+    ) -> Result<ProvisionedEnvironment, ProvisionError> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let variables = PassedVariables::read(variables.iter().map(owned).collect())?;
         let request = ProvisionRequest {
             environment,
             places: &self.places(),
             variables: &variables,
-            egress: None,
+            egress,
             deadline: Deadline::after(provision_timeout(environment)),
         };
         BuiltInProvisioner.provision(self, &request)
