@@ -1,8 +1,9 @@
 //! What Cases reach, and what their provisioning sees.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use super::evaluation::optional_network;
+use super::evaluation::{network_files, optional_network};
 use super::network::EgressConfig;
 use super::parse::{parse_allow_list, parse_names};
 use super::reader::{Problems, VariableReader};
@@ -17,6 +18,8 @@ pub struct CaseConfig {
     pub clone_network: NetworkObject,
     /// Rules over what provisioning sends.
     pub provision_network: NetworkObject,
+    /// The files with these, absolute. They may hold secrets, so that no sandbox shows them.
+    pub network_files: Vec<PathBuf>,
     /// Variables of the caller that provisioning sees.
     pub provision_env: Vec<String>,
     /// Hosts whose address need not be public.
@@ -34,6 +37,10 @@ impl CaseConfig {
                 .unwrap_or_default(),
             provision_network: optional_network(&mut reader, &table::CASES_PROVISION_NETWORK)
                 .unwrap_or_default(),
+            network_files: network_files(
+                &reader,
+                [&table::CASES_CLONE_NETWORK, &table::CASES_PROVISION_NETWORK],
+            ),
             provision_env: reader.value(&table::CASES_PROVISION_ENV, parse_names),
             private_hosts: reader.value(&table::CASES_HOSTS_ALLOW, parse_allow_list),
             egress: EgressConfig::read(&mut reader),

@@ -148,7 +148,9 @@ impl CaseHost {
         for directory in [&images, &scratch] {
             fs::create_dir(directory).map_err(cannot("make directory"))?;
         }
-        let executor = Arc::new(executor(request.workers, &store_dir)?);
+        // The results of other Cells and what may hold secrets are none of an agent's business.
+        let private = [config.network_files.as_slice(), &[store_dir.clone()]].concat();
+        let executor = Arc::new(executor(request.workers, private)?);
         let egress = terms(&config, &request.checked.case)?;
         let parts = parts(&config, &executor, (&images, &store_dir), &egress)?;
         let settings = TrialSettings {
@@ -222,13 +224,11 @@ fn parts(
     })
 }
 
-fn executor(workers: usize, store_dir: &Path) -> Result<SandboxExecutor, Failure> {
+fn executor(workers: usize, private: Vec<PathBuf>) -> Result<SandboxExecutor, Failure> {
     let rootfs = env::var_os(ROOTFS_VARIABLE).map(PathBuf::from);
     let root = root_source(rootfs.as_deref()).map_err(Failure::Usage)?;
     let profile = builtin_profile(PROFILE)
         .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
-    // The results of other Cells are none of an agent's business.
-    let private = vec![store_dir.to_owned()];
     let config = SandboxConfig { profile, root, private, strict: false };
     let mut executor = SandboxExecutor::new(SandboxHost::open(config).map_err(Failure::Refused)?);
     executor.prepare_for(workers.saturating_mul(HOST_IDS), 0).map_err(Failure::Refused)?;

@@ -164,7 +164,14 @@ impl EvaluationConfig {
             network,
             install_network: install_network(reader),
             clone_network: optional_network(reader, &table::EVAL_CLONE_NETWORK).unwrap_or_default(),
-            network_files: network_files(reader),
+            network_files: network_files(
+                reader,
+                [
+                    &table::EVAL_AGENT_NETWORK,
+                    &table::EVAL_INSTALL_NETWORK,
+                    &table::EVAL_CLONE_NETWORK,
+                ],
+            ),
             install_env: install_env(reader),
             batch_max: reader.value(&table::EVAL_BATCH_MAX, parse_count),
             batch_body_bytes_max: reader.value(&table::EVAL_BATCH_BODY_MAX, parse_some_bytes),
@@ -290,10 +297,11 @@ pub(super) fn optional_network(
 }
 
 /// The files that variables with a network object name.
-fn network_files(reader: &VariableReader) -> Vec<PathBuf> {
-    let all =
-        [&table::EVAL_AGENT_NETWORK, &table::EVAL_INSTALL_NETWORK, &table::EVAL_CLONE_NETWORK];
-    let texts = all.into_iter().filter_map(|variable| reader.any_text(variable.name));
+pub(super) fn network_files<const N: usize>(
+    reader: &VariableReader,
+    variables: [&Variable; N],
+) -> Vec<PathBuf> {
+    let texts = variables.into_iter().filter_map(|variable| reader.any_text(variable.name));
     let paths = texts.filter(|text| !text.trim_start().starts_with('{'));
     paths.filter_map(|path| std::path::absolute(path).ok()).collect()
 }
