@@ -115,7 +115,7 @@ fn read_report(
 }
 
 /// Whether an error of reading a file is about that file, and not about the Cell.
-pub(in crate::case::grade) fn is_about_file(code: ExecCode) -> bool {
+pub fn is_about_file(code: ExecCode) -> bool {
     use ExecCode::{IsDirectory, NotFound, PermissionDenied, TooLarge, UnsafePath};
 
     matches!(code, IsDirectory | NotFound | PermissionDenied | TooLarge | UnsafePath)

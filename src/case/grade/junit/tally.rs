@@ -8,7 +8,7 @@ use super::unusable::UnusableReport;
 use crate::case::grade::counted::CountedTests;
 
 /// The longest report, bytes.
-pub(in crate::case::grade) const REPORT_BYTES_MAX: usize = 64 << 20;
+pub const REPORT_BYTES_MAX: usize = 64 << 20;
 /// The most test cases of all reports.
 const CASES_MAX: usize = 1_000_000;
 
