@@ -1,6 +1,5 @@
 //! The service's configuration: environment and options in, one checked value or every problem out.
 
-mod cases;
 mod choices;
 mod engine;
 mod evaluation;
@@ -28,14 +27,13 @@ use cofferdam_core::Limits;
 use cofferdam_core::values::duration::parse_duration;
 use cofferdam_sandbox::engine::SANDBOXES_MAX;
 
-pub use self::cases::CaseConfig;
 pub use self::choices::{Isolation, LogFormat, MetricsPlace, OnDisconnect, WorkspaceChoice};
 pub use self::engine::{
     EngineConfig, EngineMaxima, EngineTimes, RequestRange, RequestRanges, TokenMaxima,
 };
 pub use self::evaluation::{
-    EvaluationCacheConfig, EvaluationConfig, EvaluationSandbox, EvaluationSizes, EvaluationTimes,
-    PublicRoutes,
+    CaseConfig, EvaluationCacheConfig, EvaluationConfig, EvaluationSandbox, EvaluationSizes,
+    EvaluationTimes, PublicRoutes,
 };
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
 pub use self::jobs::{JobsConfig, Roots, roots_for};

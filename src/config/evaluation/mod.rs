@@ -1,10 +1,12 @@
 //! The configuration of evaluations.
 
+mod cases;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::network::{EgressConfig, NetworkConfig, read_network_object};
+use super::network::{EgressConfig, NetworkConfig, network_files, optional_network};
 use super::parse::{
     parse_allow_list, parse_count, parse_decimal, parse_roots, parse_some_bytes,
     parse_some_duration, parse_switch,
@@ -12,11 +14,11 @@ use super::parse::{
 use super::reader::VariableReader;
 use super::table::{self, Variable};
 use crate::egress::AllowList;
-use crate::egress::rules::NetworkRules;
 use cofferdam_core::NetworkObject;
-use cofferdam_core::json::parse_object;
 use cofferdam_core::values::cpus::parse_cpus_milli;
 use cofferdam_core::values::names::is_variable_name;
+
+pub use cases::CaseConfig;
 
 /// The most evaluations at once.
 const EVALUATIONS_MAX: usize = 256;
@@ -270,40 +272,6 @@ fn narrowed(
             Some(NetworkObject::default())
         }
     }
-}
-
-/// The network object in `variable`: JSON, or a file with one.
-pub(super) fn optional_network(
-    reader: &mut VariableReader,
-    variable: &Variable,
-) -> Option<NetworkObject> {
-    let text = reader.text(variable)?;
-    let read = if text.trim_start().starts_with('{') {
-        parse_object(text.as_bytes()).map_err(|fault| fault.to_string())
-    } else {
-        read_network_object(Path::new(text)).map_err(|fault| format!("{text}: {fault}"))
-    };
-    let checked = read.and_then(|network: NetworkObject| {
-        NetworkRules::check(&network).map_err(|fault| fault.to_string()).map(|()| network)
-    });
-    match checked {
-        Ok(network) => Some(network),
-        Err(fault) => {
-            reader.problem(format!("{}: {fault}", variable.name));
-            // The start is refused; until then nothing is reached.
-            Some(NetworkObject::default())
-        }
-    }
-}
-
-/// The files that variables with a network object name.
-pub(super) fn network_files<const N: usize>(
-    reader: &VariableReader,
-    variables: [&Variable; N],
-) -> Vec<PathBuf> {
-    let texts = variables.into_iter().filter_map(|variable| reader.any_text(variable.name));
-    let paths = texts.filter(|text| !text.trim_start().starts_with('{'));
-    paths.filter_map(|path| std::path::absolute(path).ok()).collect()
 }
 
 /// Variables of install: given with their values, or taken from the service's own.

@@ -11,7 +11,7 @@ use crate::config::reader::{Problems, VariableReader};
 use crate::config::table::{self, Variable};
 use crate::egress::{AllowList, EgressTerms, ServiceEgress, UpstreamRoots};
 
-pub use self::object_file::read_network_object;
+pub use self::object_file::{network_files, optional_network, read_network_object};
 pub use self::secrets::SecretsFile;
 
 /// What programs of one kind may reach.

@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use crate::config::reader::VariableReader;
+use crate::config::table::Variable;
+use crate::egress::rules::NetworkRules;
 use cofferdam_core::NetworkObject;
 use cofferdam_core::json::parse_object;
 
@@ -46,6 +49,37 @@ fn read(path: &Path) -> Result<Zeroizing<String>, String> {
         return Err(format!("longer than {NETWORK_FILE_BYTES_MAX} bytes"));
     }
     Ok(text)
+}
+
+/// The network object in `variable`: JSON, or a file with one.
+pub fn optional_network(reader: &mut VariableReader, variable: &Variable) -> Option<NetworkObject> {
+    let text = reader.text(variable)?;
+    let read = if text.trim_start().starts_with('{') {
+        parse_object(text.as_bytes()).map_err(|fault| fault.to_string())
+    } else {
+        read_network_object(Path::new(text)).map_err(|fault| format!("{text}: {fault}"))
+    };
+    let checked = read.and_then(|network: NetworkObject| {
+        NetworkRules::check(&network).map_err(|fault| fault.to_string()).map(|()| network)
+    });
+    match checked {
+        Ok(network) => Some(network),
+        Err(fault) => {
+            reader.problem(format!("{}: {fault}", variable.name));
+            // The start is refused; until then nothing is reached.
+            Some(NetworkObject::default())
+        }
+    }
+}
+
+/// The files that variables with a network object name.
+pub fn network_files<const N: usize>(
+    reader: &VariableReader,
+    variables: [&Variable; N],
+) -> Vec<PathBuf> {
+    let texts = variables.into_iter().filter_map(|variable| reader.any_text(variable.name));
+    let paths = texts.filter(|text| !text.trim_start().starts_with('{'));
+    paths.filter_map(|path| std::path::absolute(path).ok()).collect()
 }
 
 #[cfg(test)]

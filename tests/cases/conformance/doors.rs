@@ -96,6 +96,26 @@ impl Scene {
         self.place.path().join("cells")
     }
 
+    /// The directories of Cells that are left. What else a killed process leaves is removed by the next one.
+    pub fn left_of_cells(&self) -> Vec<PathBuf> {
+        let mut pending = vec![self.cells()];
+        let mut left = Vec::new();
+        while let Some(directory) = pending.pop() {
+            let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+            let directories =
+                entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            for path in directories.map(|entry| entry.path()) {
+                let name = path.file_name().unwrap().to_string_lossy();
+                if name.starts_with("cofferdam-cell-") {
+                    left.push(path)
+                } else {
+                    pending.push(path)
+                }
+            }
+        }
+        left
+    }
+
     pub fn source(&self) -> PathBuf {
         self.place.path().join("case/src")
     }

@@ -3,11 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::evaluation::{network_files, optional_network};
-use super::network::EgressConfig;
-use super::parse::{parse_allow_list, parse_names};
-use super::reader::{Problems, VariableReader};
-use super::table;
+use crate::config::network::{EgressConfig, network_files, optional_network};
+use crate::config::parse::{parse_allow_list, parse_names};
+use crate::config::reader::{Problems, VariableReader};
+use crate::config::table;
 use crate::egress::AllowList;
 use cofferdam_core::NetworkObject;
 
