@@ -111,12 +111,12 @@ impl TrialHost {
             CellExecutorKind::Local => {
                 let (base, helper) = (scratch.clone(), helper.clone());
                 let settings = LocalSettings { cell: cell.clone(), base, helper };
-                HostCell::Local(LocalCell::new(settings, cancel.clone()))
+                HostCell::Local(Box::new(LocalCell::new(settings, cancel.clone())))
             }
             CellExecutorKind::Container => {
                 let settings = self.container_settings(&cell)?;
                 let has_agent = settings.container.harness;
-                let cell = ContainerCell::new(settings, cancel.clone());
+                let cell = Box::new(ContainerCell::new(settings, cancel.clone()));
                 HostCell::Container { cell, has_agent }
             }
         };

@@ -3,6 +3,7 @@
 //! Source, start, provision, setup, agent, grade. [`TrialHost`] has what the Cells of a Case share,
 //! [`TrialRunner`] runs one attempt.
 
+mod attempt;
 mod digest;
 mod environments;
 mod error;
@@ -12,7 +13,6 @@ mod recorded;
 mod runner;
 mod settings;
 mod sources;
-mod trial;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
+use super::attempt::Trial;
 use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
-use super::trial::Trial;
 use crate::case::run::{
     CellEnd, CellFault, CellFile, CellFilesDir, CellRunner, CellStatus, CellWarning, PlannedCell,
 };

@@ -149,7 +149,7 @@ impl CaseHost {
             fs::create_dir(directory).map_err(cannot("make directory"))?;
         }
         // The results of other Cells and what may hold secrets are none of an agent's business.
-        let private = [config.network_files.as_slice(), &[store_dir.clone()]].concat();
+        let private = [config.network_files.as_slice(), std::slice::from_ref(&store_dir)].concat();
         let executor = Arc::new(executor(request.workers, private)?);
         let egress = terms(&config, &request.checked.case)?;
         let parts = parts(&config, &executor, (&images, &store_dir), &egress)?;

@@ -107,9 +107,9 @@ impl Scene {
             for path in directories.map(|entry| entry.path()) {
                 let name = path.file_name().unwrap().to_string_lossy();
                 if name.starts_with("cofferdam-cell-") {
-                    left.push(path)
+                    left.push(path);
                 } else {
-                    pending.push(path)
+                    pending.push(path);
                 }
             }
         }

@@ -30,11 +30,11 @@ use cofferdam_tree::remove_tree;
 #[derive(Debug)]
 pub enum HostCell {
     /// The host itself.
-    Local(LocalCell),
+    Local(Box<LocalCell>),
     /// A container. Unless `has_agent`, the agent works in sandboxes over a copy of the files.
     Container {
         /// The Cell.
-        cell: ContainerCell,
+        cell: Box<ContainerCell>,
         /// Whether the agent works in it.
         has_agent: bool,
     },
@@ -78,8 +78,8 @@ impl HostTrialCell {
 
     fn executor(&self) -> &dyn CellExecutor {
         match &self.cell {
-            HostCell::Local(cell) => cell,
-            HostCell::Container { cell, .. } => cell,
+            HostCell::Local(cell) => &**cell,
+            HostCell::Container { cell, .. } => &**cell,
         }
     }
 

@@ -103,10 +103,12 @@ fn first_fault_line(tree: &Tree) -> usize {
         let node = cursor.node();
         let is_found = node.is_error() || node.is_missing();
         // The next part with a fault: inside, or else beside.
-        if is_found || !(node.has_error() && cursor.goto_first_child()) {
-            if is_found || !cursor.goto_next_sibling() {
-                return node.start_position().row + 1;
-            }
+        if is_found {
+            return node.start_position().row + 1;
+        }
+        let goes_on = (node.has_error() && cursor.goto_first_child()) || cursor.goto_next_sibling();
+        if !goes_on {
+            return node.start_position().row + 1;
         }
     }
 }

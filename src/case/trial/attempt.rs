@@ -88,11 +88,9 @@ impl Trial<'_> {
         self.end.agent = Some(agent_entry(&ended));
         self.write(CellFile::Output, ended.output.as_bytes())?;
         self.step(TrialStep::Grade, |trial| {
-            let difference = trial.difference(cell)?;
-            trial.grade(cell, source, env)?;
-            Ok(difference)
-        })?;
-        Ok(())
+            trial.difference(cell)?;
+            trial.grade(cell, source, env)
+        })
     }
 
     fn let_agent_work(
