@@ -58,6 +58,11 @@ fn timed() -> Vec<Row> {
             late("part\n"),
         ),
         Row::of_shell(
+            "a shell can wait for its children",
+            "sleep 0.5 & wait; echo done",
+            exited(0, "done\n"),
+        ),
+        Row::of_shell(
             "a background child does not delay the end, and dies",
             &format!("sleep {MARKER} & echo done"),
             exited(0, "done\n"),

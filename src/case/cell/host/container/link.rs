@@ -199,6 +199,8 @@ impl ContainerLink {
             if next.is_some() || deadline.passed() {
                 return Ok(next);
             }
+            let frames = self.relays.advance();
+            self.queue(frames)?;
             self.flush()?;
             let Some(output) = &self.output else { return Err(self.ended()) };
             let mut sources = vec![(output.as_fd(), PollFlags::POLLIN)];
@@ -211,8 +213,6 @@ impl ContainerLink {
                 return Ok(None);
             }
             self.read();
-            let frames = self.relays.advance();
-            self.queue(frames)?;
         }
     }
 

@@ -8,7 +8,7 @@ mod step;
 mod take_over;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use self::facts::container_facts;
 pub(super) use self::facts::namespaces;
 use self::step::InnerStep;
 use self::take_over::take_over;
+use super::call::set_nonblocking;
 use super::frame::{FrameBuffer, FrameKind, PipeFrame, frame};
 use super::order::{ContainerOrder, ContainerReply, LimitEvents};
 use super::relay::{RELAYS_MAX, Relays};
@@ -34,6 +35,8 @@ use cofferdam_core::EGRESS_PORT;
 const BUFFER_BYTES: usize = 64 << 10;
 /// The most bytes of stdin that wait for their order.
 const STDIN_BYTES_MAX: usize = 16 << 20;
+/// Nothing more is read of commands and connections while more bytes than this wait for the pipe.
+const UNSENT_BYTES_MAX: usize = 256 << 10;
 
 /// The helper and its pipe.
 #[derive(Debug)]
@@ -41,6 +44,9 @@ struct InnerHelper {
     input: File,
     output: File,
     arrived: FrameBuffer,
+    /// Frames that the pipe has not taken yet. A write that waits could wait for ever: the engine passes on both
+    /// directions in turn.
+    unsent: Vec<u8>,
     signals: SignalFd,
     /// Stdin of the next command.
     stdin: Vec<u8>,
@@ -60,19 +66,20 @@ pub fn serve_container() -> io::Result<()> {
         return Err(io::Error::other("this is not the first process of a container"));
     }
     set_dumpable(false)?;
-    let mut children = SigSet::empty();
-    children.add(Signal::SIGCHLD);
+    let children = child_signals();
     children.thread_block()?;
     let mut helper = InnerHelper {
         input: File::from(io::stdin().as_fd().try_clone_to_owned()?),
         output: File::from(io::stdout().as_fd().try_clone_to_owned()?),
         arrived: FrameBuffer::default(),
+        unsent: Vec::new(),
         signals: SignalFd::with_flags(&children, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?,
         stdin: Vec::new(),
         step: None,
         door: None,
         relays: Relays::default(),
     };
+    set_nonblocking(&helper.output)?;
     helper.send(FrameKind::Hello, &serde_json::to_vec(&container_facts())?)?;
     while helper.turn()? {}
     Ok(())
@@ -91,15 +98,22 @@ impl InnerHelper {
         while let Some(PipeFrame { kind, payload }) = self.arrived.next()? {
             self.take(kind, payload)?;
         }
-        self.accept()?;
-        self.output.write_all(&self.relays.advance()?)?;
-        let Some(step) = &mut self.step else { return Ok(true) };
-        let done = step.advance(&mut self.output)?;
+        let has_room = self.has_room();
+        if has_room {
+            self.accept()?;
+            let frames = self.relays.advance()?;
+            self.unsent.extend(frames);
+        }
+        let done = match &mut self.step {
+            Some(step) => step.advance(&mut self.unsent, has_room)?,
+            None => None,
+        };
         if let Some(reply) = done {
             (self.step, self.door) = (None, None);
             self.relays.close();
             self.send(FrameKind::Reply, &serde_json::to_vec(&reply)?)?;
         }
+        self.flush()?;
         Ok(true)
     }
 
@@ -109,17 +123,21 @@ impl InnerHelper {
             PollFd::new(self.input.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
         ];
-        let door = self.door.as_ref().filter(|_| self.relays.len() < RELAYS_MAX);
-        sources.extend(door.map(|door| PollFd::new(door.as_fd(), PollFlags::POLLIN)));
-        sources.extend(self.relays.sources().map(|(socket, flags)| PollFd::new(socket, flags)));
+        if !self.unsent.is_empty() {
+            sources.push(PollFd::new(self.output.as_fd(), PollFlags::POLLOUT));
+        }
+        if self.has_room() {
+            let door = self.door.as_ref().filter(|_| self.relays.len() < RELAYS_MAX);
+            sources.extend(door.map(|door| PollFd::new(door.as_fd(), PollFlags::POLLIN)));
+            sources.extend(self.relays.sources().map(|(socket, flags)| PollFd::new(socket, flags)));
+            let pipes = self.step.iter().flat_map(InnerStep::sources);
+            sources.extend(pipes.map(|(pipe, flags)| PollFd::new(pipe, flags)));
+        }
         let mut timeout = PollTimeout::NONE;
-        if let Some(step) = &self.step {
-            sources.extend(step.sources().map(|(pipe, flags)| PollFd::new(pipe, flags)));
-            if let Some(remaining) = step.remaining() {
-                // Rounded up, so that the deadline has passed then.
-                let wait = remaining + Duration::from_millis(1);
-                timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
-            }
+        if let Some(remaining) = self.step.as_ref().and_then(InnerStep::remaining) {
+            // Rounded up, so that the deadline has passed then.
+            let wait = remaining + Duration::from_millis(1);
+            timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
         }
         match poll(&mut sources, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -134,7 +152,7 @@ impl InnerHelper {
         while let Some(door) = self.door.as_ref().filter(|_| self.relays.len() < RELAYS_MAX) {
             let Ok((socket, _)) = door.accept() else { break };
             let opened = self.relays.open(socket)?;
-            self.output.write_all(&opened)?;
+            self.unsent.extend(opened);
         }
         Ok(())
     }
@@ -188,9 +206,37 @@ impl InnerHelper {
         self.send(FrameKind::Reply, &serde_json::to_vec(&reply)?)
     }
 
+    /// Sends a frame when the pipe takes it.
     fn send(&mut self, kind: FrameKind, payload: &[u8]) -> io::Result<()> {
-        self.output.write_all(&frame(kind, payload)?)
+        self.unsent.extend(frame(kind, payload)?);
+        self.flush()
     }
+
+    /// Writes what the pipe takes at once.
+    fn flush(&mut self) -> io::Result<()> {
+        let mut written = 0;
+        while let Some(left) = self.unsent.get(written..).filter(|left| !left.is_empty()) {
+            match self.output.write(left) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.unsent.drain(..written);
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.unsent.len() <= UNSENT_BYTES_MAX
+    }
+}
+
+/// The signal that tells of the end of a child.
+fn child_signals() -> SigSet {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGCHLD);
+    signals
 }
 
 /// Starts the command of `order`.
@@ -198,7 +244,14 @@ fn begin(order: &StepOrder, stdin: Vec<u8>, timeout: Duration) -> Result<InnerSt
     if let Err(error) = std::env::set_current_dir(&order.cwd) {
         return Err(StepReply::BadCwd { errno: errno_of(&error) });
     }
+    // The command would inherit it blocked, and a shell would wait for its children for ever. An end in between is
+    // seen when the dead are reaped.
+    let children = child_signals();
+    let unblocked = children.thread_unblock();
     let started = InnerStep::start(order, stdin, timeout);
+    if let Err(errno) = unblocked.and_then(|()| children.thread_block()) {
+        return Err(StepReply::Failed { step: "signals".to_owned(), errno: errno as i32 });
+    }
     // So that the directory can be removed.
     let _ = std::env::set_current_dir("/");
     started.map_err(|error| StepReply::NotExecuted { errno: errno_of(&error) })

@@ -108,22 +108,25 @@ impl InnerStep {
         self.stop(StepStop::Cancelled);
     }
 
-    /// Passes on what it wrote, gives it stdin, and kills it when its time is over. Returns the reply when it has
-    /// ended and all that it started is dead.
+    /// Adds frames of what it wrote to `output`, if that has room, gives it stdin, and kills it when its time is over.
+    /// Returns the reply when it has ended and all that it started is dead.
     ///
     /// # Errors
-    /// The executor is gone.
+    /// A frame cannot be made.
     pub(super) fn advance(
         &mut self,
-        output: &mut impl Write,
+        output: &mut Vec<u8>,
+        has_room: bool,
     ) -> io::Result<Option<ContainerReply>> {
         self.reap_dead();
         if self.ended.is_none() {
             if self.stopped.is_none() && self.deadline.passed() {
                 self.stop(StepStop::Late);
             }
-            self.write_stdin();
-            self.pass_on(output, 1)?;
+            if has_room {
+                self.write_stdin();
+                self.pass_on(output, 1)?;
+            }
             return Ok(None);
         }
         let wall = self.began.elapsed();
@@ -190,8 +193,8 @@ impl InnerStep {
         }
     }
 
-    /// Sends at most so many frames of each stream.
-    fn pass_on(&mut self, output: &mut impl Write, frames_max: usize) -> io::Result<()> {
+    /// Adds at most so many frames of each stream.
+    fn pass_on(&mut self, output: &mut Vec<u8>, frames_max: usize) -> io::Result<()> {
         let mut buffer = vec![0; DATA_BYTES_MAX];
         for (kind, stream) in &mut self.streams {
             for _ in 0..frames_max {
@@ -199,7 +202,7 @@ impl InnerStep {
                 match pipe.read(&mut buffer) {
                     Ok(count) if count > 0 => {
                         let bytes = buffer.get(..count).unwrap_or_default();
-                        output.write_all(&frame(*kind, bytes)?)?;
+                        output.extend(frame(*kind, bytes)?);
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
