@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::EnvChanges;
 use super::environments::ProvisionedCell;
 use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
 use super::recorded::RecordedCell;
+use super::settings::EnvChanges;
 use super::sources::SourceBase;
 use crate::case::cell::{AgentDifference, AgentSeat, TrialCell};
 use crate::case::file::Case;

@@ -1,10 +1,10 @@
 //! The environment of a Cell: made in it, or made once and shared.
 
-use super::EnvChanges;
 use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
 use super::recorded::RecordedCell;
-use super::sources::SourceBase;
+use super::settings::EnvChanges;
+use super::sources::{SharedEnvironment, SourceBase};
 use crate::case::cell::{
     CellBase, CellDescription, CellExecutor, CellExecutorKind, ExecError, SandboxedCell, TrialCell,
 };
@@ -24,14 +24,6 @@ use cofferdam_sandbox::plan::PATH_DEFAULT;
 const WAIT_FACTOR: u32 = 4;
 /// The interpreter of environments outside of containers.
 const PYTHON: &str = "python3";
-
-/// An environment that Cells share.
-#[derive(Debug, Clone)]
-pub struct SharedEnvironment {
-    /// The source with the environment.
-    base: CellBase,
-    made: ProvisionedEnvironment,
-}
 
 /// A started Cell with its environment.
 #[derive(Debug)]

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::environments::SharedEnvironment;
 use super::error::{TrialStep, TrialStop};
-use super::settings::{TrialParts, TrialSettings};
-use super::sources::{SOURCE_TIMEOUT, SourceBase};
+use super::settings::{EnvChanges, TrialParts, TrialSettings, seconds};
+use super::sources::{SOURCE_TIMEOUT, SharedEnvironment, SourceBase};
 use crate::case::cell::{
     CellExecutor, CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings,
     DifferenceRules, ExecCode, ExecError, HostCell, HostTrialCell, LocalCell, LocalSettings,
@@ -67,10 +66,10 @@ impl TrialHost {
         &self,
         cell: &dyn CellExecutor,
         source: &SourceBase,
-        env: &super::EnvChanges,
+        env: &EnvChanges,
     ) -> Result<(), TrialStop> {
         let setup = &self.case().setup;
-        let deadline = Deadline::after(super::seconds(setup.timeout_s));
+        let deadline = Deadline::after(seconds(setup.timeout_s));
         let find = |path: &Path| source.source.find_file(path);
         set_up(cell, setup, env, deadline, &find).map_err(|fault| TrialStop::of_setup(&fault))
     }

@@ -14,19 +14,8 @@ mod runner;
 mod settings;
 mod sources;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 pub use digest::inputs_digest;
 pub use error::TrialStop;
 pub use host::TrialHost;
 pub use runner::TrialRunner;
 pub use settings::{TrialParts, TrialSettings};
-
-/// Variables by which those of a step differ from the executor's own; `None` removes one.
-pub type EnvChanges = BTreeMap<String, Option<String>>;
-
-/// A time of a Case, in seconds.
-fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-}

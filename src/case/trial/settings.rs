@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::case::cell::{CellExecutorKind, CellTrees};
 use crate::case::file::Case;
@@ -63,4 +64,12 @@ pub struct TrialParts {
     pub local: RepositoryRoots,
     /// Runs the jobs of harnesses, if anything does.
     pub jobs: Option<Arc<dyn InlineJobs>>,
+}
+
+/// Variables by which those of a step differ from the executor's own; `None` removes one.
+pub type EnvChanges = BTreeMap<String, Option<String>>;
+
+/// A time of a Case, in seconds.
+pub(super) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }

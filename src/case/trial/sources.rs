@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::error::{TrialStep, TrialStop};
 use super::settings::{TrialParts, TrialSettings};
 use crate::case::cell::{CellBase, ExecError};
+use crate::case::provision::ProvisionedEnvironment;
 use crate::case::source::{
     CaseDirLimits, CloneParts, PreparedSource, SourceError, SourceFault, SourceParts, SourcePlan,
     copy_case_dir, hidden_names,
@@ -41,6 +42,15 @@ pub struct SourceBase {
     pub case_digest: String,
     /// The directory of the Case.
     directory: PathBuf,
+}
+
+/// A source with an environment, that Cells share.
+#[derive(Debug, Clone)]
+pub struct SharedEnvironment {
+    /// The files.
+    pub base: CellBase,
+    /// The environment.
+    pub made: ProvisionedEnvironment,
 }
 
 impl SourceBase {

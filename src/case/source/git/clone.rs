@@ -47,7 +47,7 @@ pub struct CommitClone {
 
 impl CommitClone {
     /// Clones the local repository at `path`, at its HEAD.
-    pub(in crate::case::source) fn of_local(
+    pub fn of_local(
         path: &Path,
         parts: &CloneParts<'_>,
         (cancel, deadline): (&CancelToken, Deadline),
@@ -59,7 +59,7 @@ impl CommitClone {
     }
 
     /// Clones the commit of `plan`.
-    pub(in crate::case::source) fn of_commit(
+    pub fn of_commit(
         plan: &CommitPlan,
         parts: &CloneParts<'_>,
         (cancel, deadline): (&CancelToken, Deadline),
