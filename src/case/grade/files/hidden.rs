@@ -45,7 +45,7 @@ impl HiddenFiles {
     /// It cannot be opened.
     pub fn open(directory: &Path) -> Result<Self, GradeError> {
         let opened = File::open(directory);
-        let directory = opened.map_err(|error| hidden(Path::new("."), error))?;
+        let directory = opened.map_err(|error| hidden(Path::new("."), error.to_string()))?;
         Ok(Self { directory })
     }
 
@@ -58,7 +58,7 @@ impl HiddenFiles {
 
         // A fifo does not block.
         let file = self.open_at(path, OFlag::O_NONBLOCK)?;
-        let failed = |error: io::Error| hidden(path, error);
+        let failed = |error: io::Error| hidden(path, error.to_string());
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
             return Err(hidden(path, "is no regular file"));
@@ -80,7 +80,7 @@ impl HiddenFiles {
     /// It cannot be listed, or has too many files.
     pub fn below(&self, path: &Path) -> Result<Option<Vec<PathBuf>>, GradeError> {
         let opened = self.open_at(path, OFlag::O_NONBLOCK)?;
-        if !opened.metadata().map_err(|error| hidden(path, error))?.is_dir() {
+        if !opened.metadata().map_err(|error| hidden(path, error.to_string()))?.is_dir() {
             return Ok(None);
         }
         let rule = PathRule::default();
@@ -88,7 +88,7 @@ impl HiddenFiles {
         let root = WorkspaceRoot { directory: opened.as_fd(), rule: &rule, owner };
         let range = ListRange { depth: DEPTH_MAX, entries_max: FILES_MAX, after: None };
         let page = list(&root, &FileLocation::top(FileArea::Whole), range);
-        let page = page.map_err(|error| hidden(path, error))?;
+        let page = page.map_err(|error| hidden(path, error.to_string()))?;
         if page.next.is_some() {
             return Err(hidden(path, format!("has more than {FILES_MAX} entries")));
         }
@@ -106,8 +106,8 @@ impl HiddenFiles {
 }
 
 /// The error about the hidden file at `path`.
-pub(super) fn hidden(path: &Path, reason: impl ToString) -> GradeError {
-    GradeError::Hidden { path: path.display().to_string(), reason: reason.to_string() }
+pub(super) fn hidden(path: &Path, reason: impl Into<String>) -> GradeError {
+    GradeError::Hidden { path: path.display().to_string(), reason: reason.into() }
 }
 
 #[cfg(test)]

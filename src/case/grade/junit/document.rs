@@ -42,7 +42,7 @@ impl Document {
         let mut tags = Tags::of(text);
         let mut reading = DocumentReading::default();
         let mut elements_left = ELEMENTS_MAX;
-        while let Some(tag) = tags.next()? {
+        while let Some(tag) = tags.next_tag()? {
             match tag {
                 Tag::Open { name, attributes, is_empty } => {
                     elements_left =

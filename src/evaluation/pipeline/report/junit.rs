@@ -60,7 +60,7 @@ impl JunitReport {
 fn parse(text: &str) -> Result<JunitReport, &'static str> {
     let mut tags = Tags::of(text);
     let mut reading = Reading::default();
-    while let Some(tag) = tags.next()? {
+    while let Some(tag) = tags.next_tag()? {
         match tag {
             Tag::Open { name, attributes, is_empty } => {
                 reading.begin(name, attributes)?;

@@ -35,7 +35,7 @@ impl<'text> Tags<'text> {
     ///
     /// # Errors
     /// The text is no XML, or declares a document type.
-    pub fn next(&mut self) -> Result<Option<Tag<'text>>, &'static str> {
+    pub fn next_tag(&mut self) -> Result<Option<Tag<'text>>, &'static str> {
         loop {
             let Some((_, rest)) = self.rest.split_once('<') else {
                 self.rest = "";
