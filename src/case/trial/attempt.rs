@@ -123,7 +123,7 @@ impl Trial<'_> {
 
     fn difference(&mut self, cell: &dyn TrialCell) -> Result<(), TrialStop> {
         let deadline = Deadline::after(DIFFERENCE_TIMEOUT);
-        let difference = cell.difference(self.host.difference_rules(), deadline);
+        let difference = cell.difference(self.host.difference_rules()?, deadline);
         let AgentDifference { patch, omitted, protected } =
             difference.map_err(|error| TrialStop::of_difference(&error))?;
         if let Some(agent) = &mut self.end.agent {

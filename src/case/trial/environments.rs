@@ -108,6 +108,10 @@ impl TrialHost {
         let Some(cell) = self.host_cell(source, cancel)? else {
             return Ok(Box::new(self.sandboxed(base, source, cancel)?));
         };
+        if source.source.worktree_of().is_some() {
+            let words = "source: the isolation 'worktree' cannot be had yet; 'clone' makes a copy";
+            return Err(TrialStop::failed(TrialStep::Source, words));
+        }
         let failed = |error: ExecError| TrialStop::of_cell(TrialStep::Start, &error);
         cell.as_executor().start().map_err(failed)?;
         let CellDescription { sandbox, .. } = cell.as_executor().describe().map_err(failed)?;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::case::cell::DifferenceRules;
-use crate::case::file::{Case, CaseOracle, GraderKind, InjectedFile};
-use crate::case::grade::{Grader, built_in_grader, python_grader};
+use crate::case::file::{Case, CaseOracle};
+use crate::case::grade::{GradeError, Grader, built_in_grader, python_grader, restored_patterns};
 use crate::evaluation::task::solution::changed_paths;
 
 /// The longest patch of an oracle that is read for its paths, bytes.
@@ -19,31 +19,19 @@ pub fn graders_of(case: &Case) -> Vec<Box<dyn Grader>> {
 
 /// What graders do not get: protected files, reports of tests and the places of hidden files. What the oracle's patch in
 /// `directory` changes is not protected.
-pub fn difference_rules(case: &Case, directory: &Path) -> DifferenceRules {
-    let mut always = Vec::new();
-    for grader in &case.graders {
-        let (reports, injected): (&[String], &[InjectedFile]) = match &grader.kind {
-            Some(GraderKind::Tests { counts, .. } | GraderKind::Pytest { counts }) => {
-                (&counts.junit_xml, &counts.inject)
-            }
-            Some(GraderKind::Swebench { inject, .. }) => (&[], inject),
-            _ => (&[], &[]),
-        };
-        always.extend(reports.iter().cloned());
-        always.extend(injected.iter().map(|file| literal(&file.destination)));
-    }
-    DifferenceRules {
+///
+/// # Errors
+/// A pattern of reports is malformed.
+pub fn difference_rules(case: &Case, directory: &Path) -> Result<DifferenceRules, GradeError> {
+    let kinds = case.graders.iter().filter_map(|grader| grader.kind.as_ref());
+    let always = kinds.map(restored_patterns).collect::<Result<Vec<_>, _>>()?.concat();
+    Ok(DifferenceRules {
         protect: case.protect.clone(),
         unprotect: case.unprotect.clone(),
         solution: solution_paths(case, directory),
         always,
         patch_bytes_max: u64::try_from(case.limits.patch_bytes).unwrap_or(0),
-    }
-}
-
-/// The pattern that matches `path` alone.
-fn literal(path: &Path) -> String {
-    globset::escape(&path.to_string_lossy())
+    })
 }
 
 fn solution_paths(case: &Case, directory: &Path) -> Vec<String> {

@@ -12,7 +12,7 @@ use crate::case::cell::{
     StepLimits,
 };
 use crate::case::file::{Case, CaseEnvironment};
-use crate::case::grade::Grader;
+use crate::case::grade::{GradeError, Grader};
 use crate::case::harness::{ChosenHarness, HarnessError, HarnessSetup, HarnessTerms};
 use crate::case::provision::ProvisionStore;
 use crate::case::source::set_up;
@@ -31,7 +31,7 @@ pub struct TrialHost {
     settings: TrialSettings,
     parts: TrialParts,
     graders: Vec<Box<dyn Grader>>,
-    rules: DifferenceRules,
+    rules: Result<DifferenceRules, GradeError>,
     sources: ProvisionStore<Arc<SourceBase>>,
     environments: ProvisionStore<SharedEnvironment>,
 }
@@ -164,8 +164,11 @@ impl TrialHost {
     }
 
     /// What graders do not get of the agent's work.
-    pub fn difference_rules(&self) -> &DifferenceRules {
-        &self.rules
+    ///
+    /// # Errors
+    /// A pattern of reports is malformed.
+    pub fn difference_rules(&self) -> Result<&DifferenceRules, TrialStop> {
+        self.rules.as_ref().map_err(TrialStop::of_grade)
     }
 
     /// The environment to make, if any: a block that is switched off makes none.

@@ -5,6 +5,8 @@ use serde_json::json;
 use super::attempt::Trial;
 use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
+use crate::case::cell::CellExecutorKind;
+use crate::case::file::{Case, SourceIsolation};
 use crate::case::run::{
     CellEnd, CellFault, CellFile, CellFilesDir, CellRunner, CellStatus, CellWarning, PlannedCell,
 };
@@ -18,8 +20,9 @@ pub struct TrialRunner {
 }
 
 impl TrialRunner {
-    /// Runs Cells by `host`. Each result has `warnings`, those of the Case.
-    pub fn new(host: TrialHost, warnings: Vec<CellWarning>) -> Self {
+    /// Runs Cells by `host`. Each result has `warnings`, those of the Case, and those of what the executor does not do.
+    pub fn new(host: TrialHost, mut warnings: Vec<CellWarning>) -> Self {
+        warnings.extend(executor_warnings(host.case(), host.settings().executor));
         Self { host, warnings }
     }
 
@@ -49,6 +52,29 @@ impl CellRunner for TrialRunner {
     fn run_cell(&self, planned: &PlannedCell, files: &CellFilesDir, stop: &CancelToken) -> CellEnd {
         self.attempt(planned, files, stop)
     }
+}
+
+/// What `case` asks for in vain of that executor.
+fn executor_warnings(case: &Case, executor: CellExecutorKind) -> Vec<CellWarning> {
+    let no_effect = |path: &str, message: &str| CellWarning {
+        path: path.to_owned(),
+        code: "no_effect".to_owned(),
+        message: message.to_owned(),
+    };
+    let mut warnings = Vec::new();
+    let is_worktree =
+        case.source.as_ref().is_some_and(|source| source.isolation == SourceIsolation::Worktree);
+    if is_worktree && executor != CellExecutorKind::Local {
+        warnings.push(no_effect(
+            "source.isolation",
+            "only the local executor has worktrees: this is a clone",
+        ));
+    }
+    let has_caches = case.container.as_ref().is_some_and(|container| !container.caches.is_empty());
+    if has_caches && executor == CellExecutorKind::Container {
+        warnings.push(no_effect("container.caches", "directories are not kept between Cells yet"));
+    }
+    warnings
 }
 
 /// `end`, of a trial that ended early for `stop`.

@@ -12,11 +12,12 @@ use clap::{Args, ValueEnum};
 use nix::unistd::geteuid;
 use serde::Serialize;
 
+use super::runs::lines_of;
 use super::trials::{CaseHost, CaseHostRequest};
 use crate::case::cell::{
     CellExecutorKind, ExecCode, ExecError, ExecRequest, ExecResult, TIMEOUT_DEFAULT,
 };
-use crate::case::file::{CaseFaults, CheckedCase, load_case};
+use crate::case::file::{CheckedCase, load_case};
 use crate::case::run::{CellFault, case_file};
 use crate::case::trial::TrialStop;
 use crate::cli::failure::{BY_SIGNAL, Failure, OTHER_LIMIT, SANDBOX, TIME_LIMIT};
@@ -202,16 +203,6 @@ impl From<ExecError> for NotRun {
         let code = code.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
         Self { code, message: error.message, details: error.details }
     }
-}
-
-/// The errors of a case file, each in a line.
-pub(super) fn lines_of(faults: &CaseFaults) -> String {
-    let line = |path: &str, message: &str| match path {
-        "" => message.to_owned(),
-        path => format!("{path}: {message}"),
-    };
-    let lines = faults.errors.iter().map(|error| line(&error.path, &error.message));
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The exit code as for `cofferdam exec`.

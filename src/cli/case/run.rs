@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use uuid::Uuid;
 
-use super::exec::lines_of;
 use super::progress::CellProgress;
-use super::runs::{RunStoreOption, print_answer, refused, unwritten};
+use super::runs::{RunStoreOption, lines_of, print_answer, refused, unwritten};
 use crate::case::file::{CheckedCase, load_case};
 use crate::case::run::schedule::WORKERS_MAX;
 use crate::case::run::{

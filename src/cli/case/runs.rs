@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::case::file::CaseFaults;
 use crate::case::run::{CaseRunError, LockedRun, RunAnswer, RunSummary, find_run};
 use crate::cli::failure::Failure;
 use crate::cli::stdio::print;
@@ -67,4 +68,14 @@ pub fn print_answer(run: &LockedRun, summary: &RunSummary) -> Result<(), Failure
     let json = serde_json::to_string(&answer)
         .map_err(|error| Failure::Write { what: "the result", source: error.into() })?;
     print(&format!("{json}\n"))
+}
+
+/// The errors of a case file, each in a line.
+pub fn lines_of(faults: &CaseFaults) -> String {
+    let line = |path: &str, message: &str| match path {
+        "" => message.to_owned(),
+        path => format!("{path}: {message}"),
+    };
+    let lines = faults.errors.iter().map(|error| line(&error.path, &error.message));
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -7,7 +7,9 @@ use crate::case::cell::{CellExecutor, ExecCode};
 use crate::case::file::TestCounts;
 use crate::case::grade::counted::CountedTests;
 use crate::case::grade::counts::console_counts;
-use crate::case::grade::files::{ReadReports, ReportPatterns, inject_files, read_reports};
+use crate::case::grade::files::{
+    ReadReports, ReportPatterns, inject_files, read_reports, remove_reports,
+};
 use crate::case::grade::grader::{GradeError, GradeInputs, Grader};
 use crate::case::grade::score::{GraderScore, GraderWeight, reaches};
 
@@ -66,6 +68,8 @@ impl Grader for TestsGrader {
         inputs: &GradeInputs,
     ) -> Result<Vec<GraderScore>, GradeError> {
         let patterns = ReportPatterns::parse(&self.tests.junit_xml)?;
+        // One that the source has is of another run.
+        remove_reports(cell, &patterns)?;
         inject_files(cell, &inputs.hidden, &self.tests.inject)?;
         let run = run_shell(cell, &self.cmd, inputs, self.tests.timeout_s)?;
         if self.tests.junit_xml.is_empty() {
