@@ -55,7 +55,7 @@ impl AgentReach {
             network.map_err(|denial| HarnessError::failed(format!("network: {denial}")))?;
         let hosts = object.hosts();
         let is_empty = hosts.is_empty();
-        Ok(Self { network, terms: terms.with_hosts_of_case(hosts), is_empty })
+        Ok(Self { network, terms: terms.with_hosts_of_case(&hosts), is_empty })
     }
 
     /// Lets the agent's programs reach it; `None` if there is nothing to reach.
@@ -68,10 +68,10 @@ impl AgentReach {
 
 impl HarnessTerms {
     /// The terms of egress, by which `hosts` may be private if the Case may say so.
-    pub(super) fn with_hosts_of_case(&self, hosts: Vec<String>) -> EgressTerms {
+    pub(super) fn with_hosts_of_case(&self, hosts: &[String]) -> EgressTerms {
         let mut terms = self.egress.clone();
         if self.trusts_case {
-            let entries = [terms.private_hosts.entries(), &hosts].concat();
+            let entries = [terms.private_hosts.entries(), hosts].concat();
             // Those of a valid Case are entries.
             terms.private_hosts = AllowList::parse(&entries).unwrap_or(terms.private_hosts);
         }

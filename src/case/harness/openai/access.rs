@@ -26,7 +26,7 @@ impl ModelAccess {
     pub(super) fn new(reach: &AgentReach, terms: &HarnessTerms, entry: String) -> Self {
         let hosts = [reach.terms.private_hosts.entries(), &[entry]].concat();
         Self {
-            terms: terms.with_hosts_of_case(hosts),
+            terms: terms.with_hosts_of_case(&hosts),
             network: Arc::clone(&reach.network.live),
             needs_entry: !terms.trusts_case,
         }

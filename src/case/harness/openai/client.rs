@@ -120,7 +120,7 @@ impl ModelClient {
                 ));
             }
         }
-        let answer = self.exchange(&url, headers, body, within, deadline)?;
+        let answer = self.exchange(&url, &headers, body, within, deadline)?;
         let search = plan.and_then(|plan| plan.search);
         let answer = receive(answer, bytes_max, deadline)?;
         let body = search.and_then(|search| search.redact(&answer.body)).unwrap_or(answer.body);
@@ -145,7 +145,7 @@ impl ModelClient {
     fn exchange(
         &self,
         url: &str,
-        headers: HeaderMap,
+        headers: &HeaderMap,
         body: &[u8],
         within: Duration,
         deadline: Deadline,
@@ -169,7 +169,7 @@ impl ModelClient {
         let agent = Agent::with_parts(config, DefaultConnector::default(), resolver);
         let uri: Uri = url.parse().map_err(|_| PostFault::Denied(format!("{url} is no URL")))?;
         let mut request = agent.post(uri);
-        for (name, value) in &headers {
+        for (name, value) in headers {
             request = request.header(name, value);
         }
         request.send(body).map_err(|error| match denied.take() {

@@ -175,7 +175,7 @@ fn text_of(content: Option<&Value>) -> String {
 mod tests {
     use super::*;
 
-    fn reply(message: Value, finish: &str) -> ModelReply {
+    fn reply(message: &Value, finish: &str) -> ModelReply {
         let choice = json!({"index": 0, "message": message, "finish_reason": finish});
         let usage = json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7});
         let body = json!({"id": "x", "choices": [choice], "usage": usage}).to_string();
@@ -206,7 +206,7 @@ mod tests {
                 FinishReason::Stop,
             ),
         ] {
-            let reply = reply(message, finish);
+            let reply = reply(&message, finish);
             let found = (reply.text.as_str(), reply.calls.len(), reply.finish);
             assert_eq!(found, (text, calls, reason));
             assert_eq!(reply.tokens, Some(AgentTokens { read: 5, written: 2 }));
@@ -225,7 +225,7 @@ mod tests {
             (call(json!(null), json!({"command": "ls"})), "call_0", "{\"command\":\"ls\"}"),
             (call(json!(""), json!(null)), "call_0", ""),
         ] {
-            let reply = reply(json!({"content": "x", "tool_calls": [written]}), "tool_calls");
+            let reply = reply(&json!({"content": "x", "tool_calls": [written]}), "tool_calls");
             let message = assistant_message(&reply);
             let wanted = json!({"role": "assistant", "content": "x",
                 "tool_calls": [call(json!(id), json!(arguments))]});

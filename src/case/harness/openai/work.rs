@@ -72,7 +72,7 @@ impl Harness for OpenaiHarness {
         };
         let ended = work.converse();
         let word = ended.as_ref().map_or("failed", |reason| reason.word());
-        work.trace(json!({"event": "end", "reason": word}));
+        work.trace(&json!({"event": "end", "reason": word}));
         let mut end = HarnessEnd::of(ended?.outcome(), millis_since(started), work.said.output);
         let tokens = work.conversation.tokens();
         end.agent.tokens = tokens;
@@ -123,7 +123,7 @@ impl ModelWork<'_> {
         let next = self.conversation.take(&reply);
         let call = |call: &ToolRequest| json!({"id": call.id, "name": call.name, "arguments": call.arguments});
         let calls: Vec<Value> = reply.calls.iter().map(call).collect();
-        self.trace(json!({
+        self.trace(&json!({
             "event": "reply",
             "turn": self.conversation.replies(),
             "text": reply.text,
@@ -143,7 +143,7 @@ impl ModelWork<'_> {
         loop {
             let turn = self.conversation.replies() + 1;
             self.trace(
-                json!({"event": "request", "turn": turn, "try": tried, "bytes": body.len()}),
+                &json!({"event": "request", "turn": turn, "try": tried, "bytes": body.len()}),
             );
             let client = &self.harness.client;
             let posted = client.post(body.clone(), self.call.deadline, self.call.cancel);
@@ -158,7 +158,7 @@ impl ModelWork<'_> {
                 Err(PostFault::Connection(reason)) => (reason, None),
                 Err(fault) => return self.given_up(fault),
             };
-            if let Some(end) = self.wait(tried, reason, after)? {
+            if let Some(end) = self.wait(tried, &reason, after)? {
                 return Ok(Asked::End(end));
             }
             tried += 1;
@@ -187,7 +187,7 @@ impl ModelWork<'_> {
     fn wait(
         &self,
         tried: u32,
-        reason: String,
+        reason: &str,
         after: Option<Duration>,
     ) -> Result<Option<EndReason>, HarnessError> {
         if tried >= TRIES_MAX {
@@ -199,7 +199,7 @@ impl ModelWork<'_> {
             return Err(HarnessError::failed(words));
         }
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        self.trace(json!({"event": "retry", "reason": reason, "wait_ms": wait_ms}));
+        self.trace(&json!({"event": "retry", "reason": reason, "wait_ms": wait_ms}));
         Ok(cancelled_within(self.call.cancel, wait).then_some(EndReason::Cancelled))
     }
 
@@ -214,7 +214,7 @@ impl ModelWork<'_> {
                 Ok(asked) => self.tools.answer(&asked)?,
                 Err(told) => told,
             };
-            self.trace(json!({
+            self.trace(&json!({
                 "event": "tool",
                 "turn": self.conversation.replies(),
                 "id": call.id,
@@ -227,7 +227,7 @@ impl ModelWork<'_> {
     }
 
     /// Writes an event without the key.
-    fn trace(&self, event: Value) {
+    fn trace(&self, event: &Value) {
         let line = self.harness.client.redact(event.to_string().into_bytes());
         let event = serde_json::from_slice(&line);
         self.call.trace.write(&event.unwrap_or_else(|_| json!({"event": "redacted"})));
