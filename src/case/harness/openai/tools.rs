@@ -40,46 +40,45 @@ pub(super) fn definitions() -> Value {
             "bash",
             "Run a shell command in the working directory. Whatever it leaves running is ended with it.",
             &["command"],
-            json!({"command": text("The command."),
+            &json!({"command": text("The command."),
                 "timeout_s": number("Seconds until it is ended: 120 unless given, at most 600.")}),
         ),
         tool(
             "read_file",
             "Show a text file, or some of its lines.",
             &["path"],
-            json!({"path": path, "offset": number("The first line, from 1."),
+            &json!({"path": path, "offset": number("The first line, from 1."),
                 "limit": number("The most lines: 2000 unless given.")}),
         ),
         tool(
             "write_file",
             "Write a whole file. Missing directories are made.",
             &["path", "content"],
-            json!({"path": path, "content": text("The content.")}),
+            &json!({"path": path, "content": text("The content.")}),
         ),
         tool(
             "edit_file",
             "Replace a text of a file that occurs in it exactly once.",
             &["path", "old", "new"],
-            json!({"path": path, "old": text("The text that is there."),
+            &json!({"path": path, "old": text("The text that is there."),
                 "new": text("What replaces it.")}),
         ),
         tool(
             "grep",
             "Search files below a path for an extended regular expression.",
             &["pattern"],
-            json!({"pattern": text("The expression."), "path": path}),
+            &json!({"pattern": text("The expression."), "path": path}),
         ),
         tool(
             "list_dir",
             "List a directory. Names of directories end with '/'.",
             &[],
-            json!({"path": path}),
+            &json!({"path": path}),
         ),
     ])
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the properties are made for this call alone")]
-fn tool(name: &str, description: &str, required: &[&str], properties: Value) -> Value {
+fn tool(name: &str, description: &str, required: &[&str], properties: &Value) -> Value {
     let parameters = json!({"type": "object", "properties": properties, "required": required});
     let function = json!({"name": name, "description": description, "parameters": parameters});
     json!({"type": "function", "function": function})
