@@ -53,7 +53,7 @@ pub enum SourceFault {
     #[error("cancelled")]
     Cancelled,
     /// There is no sandbox for git.
-    #[error("git needs a sandbox: {0}")]
+    #[error("git cannot run: {0}")]
     NoSandbox(String),
     /// A step failed.
     #[error("{0}")]
@@ -156,7 +156,7 @@ mod tests {
                 SetupFailure::from_words("mount", "no").into(),
                 "backend.unavailable",
                 false,
-                "git needs a sandbox: mount: no",
+                "git cannot run: sandbox: mount: no",
             ),
         ] {
             let error = SourceFault::from(error).of("source");

@@ -95,7 +95,7 @@ impl PreparedSource {
     fn by_plan(plan: &SourcePlan, parts: &SourceParts<'_>) -> Result<Self, SourceFault> {
         let bounds = (parts.cancel, parts.deadline);
         let clones = || {
-            let missing = || SourceFault::NoSandbox("this host has none".to_owned());
+            let missing = || SourceFault::NoSandbox("this host has no sandboxes".to_owned());
             parts.clones.as_ref().ok_or_else(missing)
         };
         let is_over = || is_raised(parts.cancel) || parts.deadline.passed();

@@ -148,7 +148,7 @@ fn the_example_of_what_is_not_held_gains() {
         return;
     }
     let section = SECURITY.split_once("inside its own test process\n").unwrap().1;
-    let code = section.split_once("```python\n").unwrap().1.split_once("```").unwrap().0;
+    let code = section.split_once("```python test_it.py\n").unwrap().1.split_once("```").unwrap().0;
     let Some(cell) = GradedCell::new(CellExecutorKind::Sandboxed) else { return };
     let forger = Forger { module: code.to_owned(), ..Forger::default() };
     let grade = cell.pytest(&forger);
