@@ -2,7 +2,7 @@
 
 use crate::case::cell::executor::{AgentDifference, DifferenceRules};
 use crate::case::cell::plan::StepLimits;
-use crate::case::cell::sandboxed::CellBase;
+use super::base::CellBase;
 use crate::evaluation::bounds::PhaseBounds;
 use crate::evaluation::patch::{PatchError, RestoreRules};
 use crate::evaluation::pipeline::{ComparedWork, Comparison};
