@@ -177,7 +177,7 @@ fn a_cell_over_many_files_begins_as_fast_as_one_over_few() {
         times.min()
     };
     let (Some(few), Some(many)) = (start(50), start(5000)) else { return };
-    assert!(many < few * 3 + Duration::from_millis(2), "{many:?} and {few:?}");
+    assert!(many < few * 3 + Duration::from_millis(10), "{many:?} and {few:?}");
 }
 
 fn write_bytes(path: &Path) {
