@@ -1,8 +1,8 @@
 //! The comparison of what an agent left with what it got.
 
+use super::base::CellBase;
 use crate::case::cell::executor::{AgentDifference, DifferenceRules};
 use crate::case::cell::plan::StepLimits;
-use super::base::CellBase;
 use crate::evaluation::bounds::PhaseBounds;
 use crate::evaluation::patch::{PatchError, RestoreRules};
 use crate::evaluation::pipeline::{ComparedWork, Comparison};
