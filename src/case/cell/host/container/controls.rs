@@ -16,7 +16,7 @@ const NAMESPACES: [(&str, &str); 6] = [
     ("net", "net"),
     ("cgroup", "cgroup"),
 ];
-/// Namespaces without which a command sees or reaches what is not the Cell's.
+/// Namespaces that keep a command from seeing or reaching anything outside its Cell.
 const NAMESPACES_NEEDED: [&str; 4] = ["pid", "mount", "ipc", "net"];
 /// The filter of system calls is the engine's own.
 const PROFILE: &str = "engine";
@@ -25,7 +25,7 @@ const NO_LANDLOCK: &str = "landlock: the engine sets no rules";
 const NO_DISK: &str = "disk: the Cell is a directory of the host";
 const NO_CPU: &str = "cpu: no quota is set";
 
-/// What is enforced, and what is not, each as `name: reason`.
+/// The enforced controls, and the others as `name: reason`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ContainerControls {
     pub(super) enforced: Enforced,

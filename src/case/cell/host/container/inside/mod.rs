@@ -1,7 +1,7 @@
 //! The helper in a container: its first process, which runs every command that comes over stdin.
 //!
 //! Nothing in the container can read its memory or its pipe, and the kernel lets no process of the container kill
-//! it. When stdin ends it returns, and the kernel kills what is left.
+//! it. When stdin ends it returns, and the kernel kills the remaining processes.
 
 mod facts;
 mod step;

@@ -22,7 +22,7 @@ use crate::case::cell::host::message::{EndedStep, StepOrder, StepReply};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_sandbox::engine::reap;
 
-/// The most frames of what is left in a pipe when nothing writes any more.
+/// The most frames that are read from a pipe after its last writer has ended.
 const LAST_FRAMES_MAX: usize = 64;
 
 /// A command that runs.

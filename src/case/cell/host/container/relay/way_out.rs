@@ -65,7 +65,7 @@ impl WayOut {
     }
 }
 
-/// Makes connections in a namespace of this thread, until nobody can ask for one.
+/// Makes connections in a namespace of this thread, until every sender of requests is dropped.
 fn connect_in_namespace(
     opened: &SyncSender<io::Result<File>>,
     asked: &Receiver<SyncSender<io::Result<TcpStream>>>,
@@ -78,7 +78,7 @@ fn connect_in_namespace(
     }
     let proxy = SocketAddr::from((Ipv4Addr::LOCALHOST, EGRESS_PORT));
     while let Ok(answer) = asked.recv() {
-        // Whoever asked may have given up.
+        // The caller may have timed out.
         let _ = answer.send(TcpStream::connect_timeout(&proxy, CONNECT_WAIT));
     }
 }
