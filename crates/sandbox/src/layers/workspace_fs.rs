@@ -182,7 +182,7 @@ impl WorkspaceFs {
         }
         let top = self.context.layer(room, self.frozen.len() + 1, self.top.storage())?;
         let top = top.attach(&self.context.stage)?;
-        self.top.freeze()?;
+        self.top.freeze_below(&self.view)?;
         let layer = std::mem::replace(&mut self.top, top);
         self.frozen.push(Arc::new(FrozenLayer::new(layer, used)));
         if let Err(error) = self.show() {

@@ -14,6 +14,7 @@ use nix::sys::stat::{Mode, fstatat, mkdirat};
 
 use super::calls;
 use super::stage::{self, MountName, Stage};
+use super::view::View;
 use crate::layers::disk::image::{self, ImageMaker};
 use crate::layers::error::LayerError;
 use crate::layers::space::{DiskSpace, LEAST_ROOM, Storage};
@@ -160,10 +161,23 @@ impl Layer {
     /// # Errors
     /// [`LayerError::Busy`] if a file is open for writing, or removed and still open.
     pub(in crate::layers) fn freeze(&self) -> Result<(), LayerError> {
+        self.freeze_by(|| {})
+    }
+
+    /// As [`Layer::freeze`], for the top of `view`.
+    pub(in crate::layers) fn freeze_below(&self, view: &View) -> Result<(), LayerError> {
+        self.freeze_by(|| view.drop_unused())
+    }
+
+    /// Tries until [`BUSY_WAIT`] is over, with `release` before each try but the first.
+    fn freeze_by(&self, release: impl Fn()) -> Result<(), LayerError> {
         let deadline = Instant::now() + BUSY_WAIT;
         loop {
             match self.reconfigure("freeze layer", vec![(c"ro".into(), None)]) {
-                Err(LayerError::Busy) if Instant::now() < deadline => thread::sleep(BUSY_PAUSE),
+                Err(LayerError::Busy) if Instant::now() < deadline => {
+                    release();
+                    thread::sleep(BUSY_PAUSE);
+                }
                 result => return result,
             }
         }

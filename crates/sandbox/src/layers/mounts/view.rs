@@ -10,6 +10,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
 use nix::unistd::mkdir;
 
+use super::calls;
 use super::stage::{self, MountName, Stage};
 use crate::layers::error::LayerError;
 use crate::sys;
@@ -80,6 +81,21 @@ impl View {
         let closed = std::mem::replace(self, Self { root: nothing, name: stage.name() });
         drop(closed.root);
         closed.name.detach()
+    }
+
+    /// Lets the kernel forget the entries of it that nothing uses. An overlay keeps a file of its top in use under the
+    /// name by which it was found first, and thereby the directory of that name, also when both are removed and the
+    /// file has another name: until that is forgotten, the top cannot be frozen.
+    pub(in crate::layers) fn drop_unused(&self) {
+        let path = self.name.path().to_owned();
+        let dropped = self.name.stage().call("drop cache of view", move || {
+            let root = stage::open_directory(&path, OFlag::O_PATH)?;
+            // To change nothing of a file system drops what is cached of it, before anything can fail.
+            calls::reconfigure(root.as_fd(), &[]).map_err(LayerError::of_io("drop cache of view"))
+        });
+        if let Err(error) = dropped {
+            log::warn!("a workspace keeps what is cached of it: {error}");
+        }
     }
 
     /// Its root directory.

@@ -1,6 +1,8 @@
 //! What forks share, and what they do not.
 
 use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use cofferdam_tree::StopCheck;
 
@@ -47,6 +49,29 @@ fn nothing_is_frozen_while_a_file_is_open_for_writing() {
     write(&fs, "workspace/other", b"still writable").unwrap();
     drop(open);
     fs.freeze(StopCheck::never()).unwrap();
+}
+
+#[test]
+fn a_file_whose_first_name_is_gone_with_its_directory_does_not_hinder_a_freeze() {
+    if !is_root() {
+        return;
+    }
+    let mut fs = workspace();
+    drop(fs.freeze(StopCheck::never()).unwrap());
+    for sandbox_is_there in [false, true] {
+        let clone = sandbox_is_there.then(|| fs.mounts().unwrap());
+        make(&fs, "workspace/d").unwrap();
+        write(&fs, "workspace/d/first", b"content").unwrap();
+        let at = AtFlags::empty();
+        linkat(fs.tree(), "workspace/d/first", fs.tree(), "workspace/second", at).unwrap();
+        assert_eq!(read(&fs, "workspace/second").unwrap(), "content");
+        remove(&fs, "workspace/d/first").unwrap();
+        unlinkat(fs.tree(), "workspace/d", UnlinkatFlags::RemoveDir).unwrap();
+        fs.freeze(StopCheck::never()).unwrap();
+        assert_eq!(read(&fs, "workspace/second").unwrap(), "content");
+        remove(&fs, "workspace/second").unwrap();
+        drop(clone);
+    }
 }
 
 #[test]
