@@ -3,13 +3,21 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
+const CONTROL: &str = "/dev/loop-control";
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 /// The device is freed when it is closed and unmounted for the last time.
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
-/// Another process may take the free device first.
-const TRIES: u32 = 16;
+/// How long a free device is looked for while other processes are faster, and how often.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+/// The kernel names the same free device to all that ask, until one of them has taken it. Threads of this process do
+/// both in turn.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// `struct loop_config`, with only the fields that are set here by name.
 #[repr(C)]
@@ -34,24 +42,35 @@ pub(super) struct LoopDevice {
 impl LoopDevice {
     /// Gives a free device the content of `image`.
     pub(super) fn over(image: BorrowedFd<'_>) -> io::Result<Self> {
-        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
-        let mut last_error = io::Error::from(io::ErrorKind::NotFound);
-        for _ in 0..TRIES {
-            // SAFETY: the request takes no argument.
-            let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) };
-            if number < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let path = format!("/dev/loop{number}");
-            let open = OpenOptions::new().read(true).write(true).open(&path)?;
-            match configure(&open, image) {
-                Ok(()) => return Ok(Self { path, _open: open }),
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => last_error = error,
-                Err(error) => return Err(error),
+        let control = OpenOptions::new().read(true).write(true).open(CONTROL)?;
+        let deadline = Instant::now() + BUSY_WAIT;
+        loop {
+            match Self::first_free(&control, image) {
+                Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                    thread::sleep(BUSY_PAUSE);
+                }
+                result => return result,
             }
         }
-        Err(last_error)
     }
+
+    /// Takes the device that the kernel names as free, unless another process is faster.
+    fn first_free(control: &File, image: BorrowedFd<'_>) -> io::Result<Self> {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the request takes no argument.
+        let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) };
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let path = format!("/dev/loop{number}");
+        let open = OpenOptions::new().read(true).write(true).open(&path)?;
+        configure(&open, image)?;
+        Ok(Self { path, _open: open })
+    }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBUSY)
 }
 
 fn configure(device: &File, image: BorrowedFd<'_>) -> io::Result<()> {
@@ -71,7 +90,39 @@ fn configure(device: &File, image: BorrowedFd<'_>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::os::fd::AsFd;
+    use std::sync::Barrier;
+
     use super::*;
+
+    #[test]
+    fn twenty_four_threads_get_a_device_each_at_once() {
+        if !nix::unistd::geteuid().is_root() || !std::path::Path::new(CONTROL).exists() {
+            eprintln!("SKIP: not root, or no loop devices");
+            return;
+        }
+        const THREADS: usize = 24;
+        // One round may go well by chance.
+        for _ in 0..20 {
+            let (begin, end) = (Barrier::new(THREADS), Barrier::new(THREADS));
+            let take = || {
+                let image = tempfile::tempfile_in("/var/tmp").unwrap();
+                image.set_len(1 << 20).unwrap();
+                begin.wait();
+                let device = LoopDevice::over(image.as_fd());
+                // Nobody gives one back before all have tried.
+                end.wait();
+                device.map(|device| device.path)
+            };
+            let paths = thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(take)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            });
+            let paths: io::Result<BTreeSet<String>> = paths.into_iter().collect();
+            assert_eq!(paths.unwrap().len(), THREADS);
+        }
+    }
 
     #[test]
     fn the_structure_has_the_kernels_layout() {

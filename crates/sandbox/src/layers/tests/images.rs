@@ -94,6 +94,21 @@ fn wait_until_room(fs: &WorkspaceFs, bytes: u64) {
 }
 
 #[test]
+fn twenty_four_threads_make_workspaces_on_disk_at_once() {
+    let Some((host, _directory)) = host() else { return };
+    let make = || {
+        let fs = host.create(LARGE, Storage::Disk, &host_id()).unwrap();
+        write(&fs, "workspace/file", b"content").unwrap();
+        fs
+    };
+    let made: Vec<WorkspaceFs> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..24).map(|_| scope.spawn(make)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(made.iter().all(|fs| read(fs, "workspace/file").as_deref() == Ok("content")));
+}
+
+#[test]
 fn without_a_directory_for_images_there_is_no_workspace_on_disk() {
     if !is_root() {
         return;
