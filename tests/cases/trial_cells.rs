@@ -168,7 +168,8 @@ fn a_cell_over_many_files_begins_as_fast_as_one_over_few() {
             write_bytes(&directory.join(index.to_string()));
         }
         let base = trial.cell(trial.settings()).freeze().unwrap();
-        let times = (0..9).map(|_| {
+        // The fastest counts: on a busy machine most wait for a processor.
+        let times = (0..25).map(|_| {
             let cell = trial.over(&base);
             let began = Instant::now();
             cell.start().unwrap();
@@ -177,7 +178,7 @@ fn a_cell_over_many_files_begins_as_fast_as_one_over_few() {
         times.min()
     };
     let (Some(few), Some(many)) = (start(50), start(5000)) else { return };
-    assert!(many < few * 3 + Duration::from_millis(10), "{many:?} and {few:?}");
+    assert!(many < few * 3 + Duration::from_millis(30), "{many:?} and {few:?}");
 }
 
 fn write_bytes(path: &Path) {

@@ -311,7 +311,7 @@ fn the_record_of_an_ended_session_is_kept_for_a_while_only() {
 #[test]
 fn a_session_has_its_own_time_limit() {
     let workspace = TestWorkspace::new();
-    let body = json!({"cmd": "sh", "args": ["-c", "echo up; sleep 1000"], "timeout_ms": 300});
+    let body = json!({"cmd": "sh", "args": ["-c", "echo up; sleep 1000"], "timeout_ms": 2000});
     let session = workspace.start_with(&body);
     let result = workspace.result(&session);
     assert_eq!((&result["timed_out"], &result["stdout"]), (&json!(true), &json!("up\n")));

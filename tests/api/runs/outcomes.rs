@@ -163,7 +163,7 @@ fn truncation_never_splits_a_character() {
     let service = Setup::shell().start();
     // Wherever the limit cuts, the text before it ends with a whole character.
     let script = "while :; do printf '\\342\\202'; sleep 0.01; printf '\\254'; done";
-    let answer = service.post(&solution_within("500ms", script));
+    let answer = service.post(&solution_within("2s", script));
     let finished = answer.finished();
     assert_eq!(finished.exit_code, None);
     let whole = finished.stdout.trim_end_matches('\u{FFFD}');

@@ -10,7 +10,7 @@ use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 /// How long after the limit an answer may come.
 const LATE_MAX: Duration = Duration::from_millis(50);
 /// How long killed processes may remain visible.
-const GONE_WITHIN: Duration = Duration::from_secs(1);
+const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs `script` and returns how long after its time limit the answer came. The limit counts from
 /// the start of the program, so the time before that is subtracted.
@@ -61,7 +61,7 @@ fn a_program_of_256_processes_is_answered_within_50_ms_of_its_time_limit() {
 #[test]
 fn a_timed_out_run_returns_its_output_so_far() {
     let service = Setup::shell().start();
-    let answer = service.post(&solution_within("500ms", "echo out; echo err >&2; sleep 60"));
+    let answer = service.post(&solution_within("3s", "echo out; echo err >&2; sleep 60"));
     answer.assert_json(200, r#"{"exit_code":null,"stdout":"out\n","stderr":"err\n"}"#);
 }
 

@@ -70,7 +70,7 @@ fn an_agent_that_is_late_or_fails_is_graded_and_a_patch_that_is_too_long_is_zero
     let blocks = format!(
         "limits: {{patch_bytes: 1000}}
 harnesses:
-  late: {{kind: command, argv: [sh, -c, \"sed -i 's/a - b/a + b/' add.py; sleep 60\"], timeout_s: 1}}
+  late: {{kind: command, argv: [sh, -c, \"sed -i 's/a - b/a + b/' add.py; sleep 60\"], timeout_s: 4}}
   bad: {{kind: command, argv: [sh, -c, \"sed -i 's/a - b/a + b/' add.py; exit 7\"]}}
   long: {{kind: command, argv: [sh, -c, \"sed -i 's/a - b/a + b/' add.py; seq 9999 > n\"]}}
 matrix: {{harnesses: [late, bad, long, aider], models: [m]}}\n{HIDDEN_TEST}"

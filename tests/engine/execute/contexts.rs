@@ -404,10 +404,10 @@ fn the_kernel_that_is_idle_for_longest_makes_room() {
 #[test]
 fn a_live_kernel_keeps_no_workspace_and_dies_with_it() {
     let Some(scene) = scene(&[]) else { return };
-    let notebook = Notebook::of(&scene, &json!({"idle_ms": 700}));
+    let notebook = Notebook::of(&scene, &json!({"idle_ms": 3000}));
     notebook.python("open('alive', 'w')");
     // A program keeps the workspace, as a control.
-    let other = Notebook::of(&scene, &json!({"idle_ms": 700}));
+    let other = Notebook::of(&scene, &json!({"idle_ms": 3000}));
     let session = json!({"cmd": "sleep", "args": ["60"]});
     assert_eq!(scene.post(&format!("{}/sessions", other.path), &session).status, 201);
     assert_eq!(notebook.view()["runs"], 0);

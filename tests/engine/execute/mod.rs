@@ -91,7 +91,7 @@ fn blocks_are_found_in_a_text() {
 fn each_block_has_the_time_and_the_limits_of_the_call() {
     let Some(scene) = scene(&[]) else { return };
     let blocks = [block("sh", "echo begun; sleep 60"), block("sh", "echo next")];
-    let answer = execute(&scene, &json!({"code_blocks": blocks, "timeout_ms": 300}));
+    let answer = execute(&scene, &json!({"code_blocks": blocks, "timeout_ms": 3000}));
     let first = &answer["blocks"][0];
     assert_eq!((&first["status"], &first["limit"]), (&json!("timed_out"), &json!("wall_time")));
     assert_eq!((&first["exit_code"], &first["stdout"]), (&json!(-1), &json!("begun\n")));

@@ -68,12 +68,12 @@ fn an_unused_workspace_ends_and_a_look_at_it_is_no_use() {
 #[test]
 fn a_program_keeps_its_workspace_from_being_idle_and_a_patch_changes_the_times() {
     let Some(scene) = scene(&[]) else { return };
-    let workspace = scene.create(&json!({"idle_ms": 100}));
-    assert_eq!(scene.sh(&workspace, "sleep 0.5; echo done"), "done\n");
+    let workspace = scene.create(&json!({"idle_ms": 1000}));
+    assert_eq!(scene.sh(&workspace, "sleep 2; echo done"), "done\n");
     let body = br#"{"idle_ms": 60000, "ttl_ms": 120000}"#;
     let patched = ask(&scene.service, "PATCH", &workspace, "", body).json();
     assert_eq!((&patched["idle_ms"], &patched["ttl_ms"]), (&json!(60_000), &json!(120_000)));
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(scene.get(&workspace).status, 200);
     for body in [&br#"{"exec_id":"x"}"#[..], br#"{"ttl_ms":99999999999}"#] {
         let reply = ask(&scene.service, "PATCH", &workspace, "", body);
@@ -84,7 +84,7 @@ fn a_program_keeps_its_workspace_from_being_idle_and_a_patch_changes_the_times()
 #[test]
 fn a_workspace_ends_at_its_ttl_with_what_runs_in_it() {
     let Some(scene) = scene(&[]) else { return };
-    let workspace = scene.create(&json!({"ttl_ms": 700}));
+    let workspace = scene.create(&json!({"ttl_ms": 3000}));
     let view = scene.get(&workspace).json();
     assert!(view["expires_at"].as_str() > view["created_at"].as_str());
     let mut run = live(&scene, &workspace, "sleep 60");

@@ -150,7 +150,7 @@ fn requests_for_a_parked_workspace_wake_it_once() {
 fn the_times_of_a_workspace_park_it_with_what_runs_in_it() {
     let Some(scene) = scene(&[]) else { return };
     let idle = scene.create(&kept(&json!({"idle_ms": 300})));
-    let over = scene.create(&kept(&json!({"ttl_ms": 1500})));
+    let over = scene.create(&kept(&json!({"ttl_ms": 4000})));
     let mut run = super::live(&scene, &over, "echo was here >work/f; sleep 60");
     for workspace in [&idle, &over] {
         wait_until("parking", PATIENCE, || status(&scene, workspace) == "parked");

@@ -108,7 +108,7 @@ fn a_blocked_output_reader_does_not_delay_the_time_limit() {
     );
     let program = program
         .bind(held.path(), "/held", true)
-        .limits(|limits| limits.wall = Duration::from_millis(300));
+        .limits(|limits| limits.wall = Duration::from_secs(3));
     let (sender, unlocked) = channel();
     let sink = UntilUnlocked(held.reopen().unwrap(), sender);
     let report = host.run_into(program, Box::new(sink));

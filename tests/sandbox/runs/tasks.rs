@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{NotStarted, OutputSink, Stream};
 use cofferdam_test_support::processes::{in_own_process, processes_of};
 use cofferdam_test_support::task::list;
@@ -16,13 +17,13 @@ use cofferdam_test_support::{self as support, MIB, TaskBuilder};
 fn the_workspace_is_collected_after_every_ending() {
     let Some(host) = support::host() else { return };
     let script = |end: &str| format!("echo made >out; mkdir dir; echo more >>given; {end}");
-    for (end, ending) in [
-        ("exit 0", ("exited", Some(0))),
-        ("exit 3", ("exited", Some(3))),
-        ("kill -9 $$", ("signaled", Some(137))),
-        ("sleep 60", ("timed_out", None)),
+    for (end, wall_ms, ending) in [
+        ("exit 0", 60_000, ("exited", Some(0))),
+        ("exit 3", 60_000, ("exited", Some(3))),
+        ("kill -9 $$", 60_000, ("signaled", Some(137))),
+        ("sleep 60", 2000, ("timed_out", None)),
     ] {
-        let task = TaskBuilder::sh(&script(end)).file("given", 3).wall_ms(700);
+        let task = TaskBuilder::sh(&script(end)).file("given", 3).wall_ms(wall_ms);
         let ran = task.run(host.executor());
         assert_eq!(ran.ending(), ending, "{end}");
         let names = ran.collected.unwrap();
@@ -31,18 +32,23 @@ fn the_workspace_is_collected_after_every_ending() {
     }
 }
 
+/// Cancels a task as soon as it has printed something.
+struct CancelsAtOutput(CancelToken);
+
+impl OutputSink for CancelsAtOutput {
+    fn take(&mut self, _: Stream, _: &[u8]) {
+        self.0.cancel();
+    }
+}
+
 #[test]
 fn no_process_is_alive_during_collection() {
     let Some(host) = support::host() else { return };
     let script = "trap '' TERM INT HUP; for n in 1 2 3; do \
                   (while :; do echo line >>file$n; done) & setsid sh -c 'while :; do echo x >>own; done' & \
-                  done; touch begun; wait";
+                  done; touch begun; echo begun; wait";
     let task = TaskBuilder::sh(script).limits(|limits| limits.wall = Duration::from_secs(60));
-    let cancel = task.cancel.clone();
-    let cancels = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(500));
-        cancel.cancel();
-    });
+    let cancels = Box::new(CancelsAtOutput(task.cancel.clone()));
     let mut looks = 0;
     let mut look = |workspace: BorrowedFd<'_>, uid| {
         looks += 1;
@@ -52,8 +58,7 @@ fn no_process_is_alive_during_collection() {
         thread::sleep(Duration::from_millis(50));
         assert_eq!(list(workspace), before);
     };
-    let report = task.execute(host.executor(), None, &mut look).unwrap();
-    cancels.join().unwrap();
+    let report = task.execute(host.executor(), Some(cancels), &mut look).unwrap();
     assert_eq!((report.outcome.word(), looks), ("cancelled", 1));
     assert!(report.timings.cleanup < Duration::from_secs(5), "{:?}", report.timings);
 }
@@ -69,10 +74,11 @@ fn slow_collection_does_not_count_as_cleanup_time() {
 #[test]
 fn nothing_is_collected_from_a_program_that_never_started() {
     let Some(host) = support::host() else { return };
-    let task = TaskBuilder::sh("true");
+    let task = TaskBuilder::sh("sleep 60");
     task.cancel.cancel();
     let ran = task.run(host.executor());
-    // A token raised before the start is noticed before the program starts or right after.
+    // A token raised before the start is noticed before the program starts or right after, so the program must not
+    // end by itself in between.
     assert_eq!(ran.ending(), ("cancelled", None));
 
     let refused = TaskBuilder::sh("true").limits(|limits| limits.memory_bytes_max = 4096);
@@ -167,7 +173,7 @@ fn a_failure_to_fill_the_workspace_is_reported() {
         workspace: WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect },
         retained: Default::default(),
     };
-    let watch = Watch::of(cofferdam_core::sync::cancel::CancelToken::new().unwrap());
+    let watch = Watch::of(CancelToken::new().unwrap());
     let Err(NotStarted::Setup(told)) = host.executor().execute(task, &watch, None) else {
         panic!("the task ran")
     };

@@ -29,7 +29,8 @@ fn is_answered_in_time(wall: Duration, started: &str, program: impl Fn() -> Prog
     panic!("answered late by {late:?}");
 }
 
-const SHORT: Duration = Duration::from_millis(300);
+/// Enough for what a program does first, on a busy machine.
+const SHORT: Duration = Duration::from_millis(700);
 
 #[test]
 fn a_program_that_ignores_every_signal_is_answered_in_time() {
