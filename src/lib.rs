@@ -33,10 +33,10 @@ pub mod cases {
 
     pub use crate::case::cell::{
         AgentDifference, AgentSeat, CellBase, CellDescription, CellEntry, CellExecutor as Executor,
-        CellExecutorKind, CellSettings, CellTrees, ContainerCell, ContainerHost, ContainerSettings,
-        DifferenceRules, ExecCode, ExecError, ExecRequest, ExecResult, FILE_BYTES_MAX, HostCell,
-        HostTrialCell, LIST_ENTRIES_MAX, LocalCell, LocalSettings, SandboxedCell, StepAccess,
-        StepLimits, TrialCell,
+        CellExecutorKind, CellSettings, CellTrees, ContainerCaches, ContainerCell, ContainerHost,
+        ContainerSettings, DifferenceRules, ExecCode, ExecError, ExecRequest, ExecResult,
+        FILE_BYTES_MAX, HostCell, HostTrialCell, LIST_ENTRIES_MAX, LocalCell, LocalSettings,
+        SandboxedCell, StepAccess, StepLimits, TrialCell,
     };
     pub use crate::case::grade::{
         GradeError, GradeInputs, Grader, GraderScore, GraderWeight, Overall, built_in_grader,

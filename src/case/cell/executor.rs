@@ -75,7 +75,16 @@ pub trait TrialCell: Send + Sync + fmt::Debug {
     /// Where the agent works, once there is a checkpoint.
     fn agent(&self) -> AgentSeat<'_>;
 
-    /// Copies what the agent left, or what it got if it left nothing, to `sandbox` and `env` in `directory`.
+    /// Keeps what lasts between Cells: the environment is made.
+    ///
+    /// # Errors
+    /// As [`CellExecutor::run`].
+    fn keep_caches(&self) -> Result<(), ExecError> {
+        Ok(())
+    }
+
+    /// Copies what the agent left, or what it got if it left nothing, to `sandbox` and `env` in `directory`. The name of
+    /// a container that stays is in `container`. Nothing runs in the Cell afterwards.
     ///
     /// # Errors
     /// There are no such files yet, or they cannot be copied.

@@ -20,8 +20,8 @@ pub use executor::{
 };
 pub use files::{CellEntry, FILE_BYTES_MAX, LIST_ENTRIES_MAX};
 pub use host::{
-    ContainerCell, ContainerHost, ContainerSettings, HostCell, HostTrialCell, LocalCell,
-    LocalSettings, serve_container, serve_keeper, serve_step,
+    ContainerCaches, ContainerCell, ContainerHost, ContainerSettings, HostCell, HostTrialCell,
+    LocalCell, LocalSettings, serve_container, serve_keeper, serve_step,
 };
 pub use plan::{CellExecutorKind, CellSettings, StepLimits};
 pub use request::{ExecRequest, STDIN_BYTES_MAX, StepAccess, TIMEOUT_DEFAULT};

@@ -63,7 +63,9 @@ impl Trial<'_> {
         let env = environment.as_ref().map(|made| made.env.clone()).unwrap_or_default();
         self.end.provision = environment.map(|made| entry_of(&made, key, is_shared));
         let worked = self.work(&*cell, &source, &env);
+        // A Cell that is cancelled begins anew.
         if host.settings().keep
+            && worked != Err(TrialStop::Cancelled)
             && let Err(error) = cell.keep(self.files.path())
         {
             log::warn!("{}: its files are not kept: {error}", self.planned.id);

@@ -73,12 +73,14 @@ impl TrialHost {
     ) -> Result<ProvisionedCell, TrialStop> {
         let Some(environment) = self.environment() else {
             let cell = self.started(&source.base, source, cancel)?;
+            keep_caches(&*cell)?;
             return Ok(ProvisionedCell { cell, environment: None, key: None, is_shared: false });
         };
         let inputs = self.inputs(environment)?;
         if !environment.share || self.settings().executor != CellExecutorKind::Sandboxed {
             let cell = self.started(&source.base, source, cancel)?;
             let made = self.provision(cell.as_executor(), environment, &inputs, commands)?;
+            keep_caches(&*cell)?;
             let environment = Some(made);
             return Ok(ProvisionedCell { cell, environment, key: None, is_shared: false });
         }
@@ -214,4 +216,9 @@ impl TrialHost {
         };
         key.digest().map_err(|error| TrialStop::of_provision(&error))
     }
+}
+
+/// Keeps what the provisioning of `cell`, which has succeeded, made for later Cells.
+fn keep_caches(cell: &dyn TrialCell) -> Result<(), TrialStop> {
+    cell.keep_caches().map_err(|error| TrialStop::of_cell(TrialStep::Provision, &error))
 }

@@ -1,15 +1,15 @@
 //! What all Cells of a run share: sandboxes, the source, environments.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{TrialStep, TrialStop};
 use super::settings::{EnvChanges, TrialParts, TrialSettings, seconds};
 use super::sources::{SOURCE_TIMEOUT, SharedEnvironment, SourceBase};
 use crate::case::cell::{
-    CellExecutor, CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings,
-    DifferenceRules, ExecCode, ExecError, HostCell, HostTrialCell, LocalCell, LocalSettings,
-    StepLimits,
+    CellExecutor, CellExecutorKind, CellSettings, ContainerCaches, ContainerCell, ContainerHost,
+    ContainerSettings, DifferenceRules, ExecCode, ExecError, HostCell, HostTrialCell, LocalCell,
+    LocalSettings, StepLimits,
 };
 use crate::case::file::{Case, CaseEnvironment};
 use crate::case::grade::{GradeError, Grader};
@@ -34,6 +34,7 @@ pub struct TrialHost {
     rules: Result<DifferenceRules, GradeError>,
     sources: ProvisionStore<Arc<SourceBase>>,
     environments: ProvisionStore<SharedEnvironment>,
+    caches: Option<ContainerCaches>,
 }
 
 impl TrialHost {
@@ -43,7 +44,14 @@ impl TrialHost {
         let rules = super::graders::difference_rules(&settings.case, settings.directory());
         let (sources, environments) =
             (ProvisionStore::new(KEPT_MAX), ProvisionStore::new(KEPT_MAX));
-        Self { settings, parts, graders, rules, sources, environments }
+        Self { settings, parts, graders, rules, sources, environments, caches: None }
+    }
+
+    /// The same, keeping the caches of containers in `directory`: at most `bytes_max` bytes of all tokens together.
+    #[must_use]
+    pub fn with_caches(self, directory: PathBuf, bytes_max: u64) -> Self {
+        let caches = ContainerCaches::new(directory, &*self.settings.owner, bytes_max);
+        Self { caches: Some(caches), ..self }
     }
 
     /// The source, which the first Cell prepares.
@@ -139,9 +147,11 @@ impl TrialHost {
             helper: helper.clone(),
             search_path: variables.get("PATH").cloned().unwrap_or_default().into(),
             variables: passed.collect(),
+            caches: self.caches.clone(),
         };
         let setup_egress = self.setup_egress()?;
-        Ok(ContainerSettings { cell: cell.clone(), container, setup_egress, host })
+        let (cell, stays) = (cell.clone(), self.settings.keep);
+        Ok(ContainerSettings { cell, container, setup_egress, stays, host })
     }
 
     /// What the Cells have in common.

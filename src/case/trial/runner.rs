@@ -70,10 +70,6 @@ fn executor_warnings(case: &Case, executor: CellExecutorKind) -> Vec<CellWarning
             "only the local executor has worktrees: this is a clone",
         ));
     }
-    let has_caches = case.container.as_ref().is_some_and(|container| !container.caches.is_empty());
-    if has_caches && executor == CellExecutorKind::Container {
-        warnings.push(no_effect("container.caches", "directories are not kept between Cells yet"));
-    }
     warnings
 }
 

@@ -29,6 +29,7 @@ use cofferdam_sandbox::engine::{SandboxConfig, SandboxHost, builtin_profile};
 
 /// Directories of the store: caches of repositories, and files of Cells while they run.
 const CACHE: &str = "cache";
+const CONTAINERS: &str = "containers";
 const SESSIONS: &str = "case-sessions";
 const IMAGES: &str = "images";
 const SCRATCH: &str = "scratch";
@@ -166,9 +167,11 @@ impl CaseHost {
             trusts_case: true,
             scratch,
             helper: env::current_exe().map_err(cannot("find this program"))?,
-            left_out: vec![store_dir],
+            left_out: vec![store_dir.clone()],
         };
-        Ok(Self { host: TrialHost::new(settings, parts), session })
+        let caches = store_dir.join(CACHE).join(CONTAINERS);
+        let host = TrialHost::new(settings, parts).with_caches(caches, CACHE_BYTES_MAX);
+        Ok(Self { host, session })
     }
 
     /// What its Cells share.

@@ -4,6 +4,6 @@ mod eviction;
 mod making;
 mod space;
 
-pub use eviction::{PART, remove, touch};
+pub use eviction::{PART, evict, remove, touch};
 pub use making::{MakerTurn, Making, WaitEnded, is_raised};
 pub use space::{CacheKind, CacheSpace};

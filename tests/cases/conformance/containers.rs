@@ -215,7 +215,7 @@ fn the_programs_of_the_environment_come_before_those_of_the_image() {
 fn a_killed_supervisor_leaves_nothing() {
     let Some(scene) = Scene::new().filter(|scene| scene.engine().is_some()) else { return };
     let engine = scene.engine().unwrap();
-    let block = format!("container: {{image: '{IMAGE}', setup: ['echo a > /a']}}\n");
+    let block = format!("container: {{image: '{IMAGE}', setup: ['echo a > /a'], caches: [.m2]}}\n");
     let mut supervisor = Command::new(binary())
         .args(["case", "exec"])
         .arg(scene.case(&block))

@@ -98,7 +98,7 @@ impl Scene {
 
     /// The directories of Cells that are left. What else a killed process leaves is removed by the next one.
     pub fn left_of_cells(&self) -> Vec<PathBuf> {
-        let mut pending = vec![self.cells()];
+        let mut pending = vec![self.cells(), self.store()];
         let mut left = Vec::new();
         while let Some(directory) = pending.pop() {
             let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
@@ -114,6 +114,11 @@ impl Scene {
             }
         }
         left
+    }
+
+    /// The store of runs.
+    pub fn store(&self) -> PathBuf {
+        self.place.path().join("store")
     }
 
     pub fn source(&self) -> PathBuf {
@@ -157,9 +162,10 @@ impl Scene {
             helper: binary(),
             search_path: search_path.into(),
             variables: [].into(),
+            caches: None,
         };
         let container = case.container.unwrap();
-        ContainerSettings { cell, container, setup_egress: None, host }
+        ContainerSettings { cell, container, setup_egress: None, stays: false, host }
     }
 
     pub fn started(&self, kind: CellExecutorKind, limits: &str) -> Box<dyn Executor> {

@@ -28,7 +28,7 @@ pub struct TestEngine {
 }
 
 /// The path of `program`, if it is installed.
-fn found(program: &str) -> Option<PathBuf> {
+pub fn found(program: &str) -> Option<PathBuf> {
     env::split_paths("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         .map(|directory| directory.join(program))
         .find(|path| path.is_file())

@@ -10,8 +10,10 @@ mod ends;
 mod engine;
 mod entries;
 mod files;
+mod lasting;
 mod lifecycle;
 mod limits;
+mod ruled;
 
 use serde_json::{Value, json};
 

@@ -70,6 +70,11 @@ impl CellDirectory {
         self.parent.join(&self.name)
     }
 
+    /// The directory that it is in.
+    pub(super) fn parent(&self) -> &Path {
+        &self.parent
+    }
+
     /// Where the files are.
     pub(super) fn layout(&self) -> &CellLayout {
         &self.layout

@@ -4,7 +4,7 @@
 //! no process reaches them. Graders get a fresh tree at the same path.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,6 +25,9 @@ use cofferdam_core::SetupFailure;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::remove_tree;
+
+/// The file with the name of the container that is kept.
+const CONTAINER_FILE: &str = "container";
 
 /// What runs the commands of a Cell in a directory.
 #[derive(Debug)]
@@ -118,6 +121,15 @@ impl HostTrialCell {
         Ok(())
     }
 
+    /// Keeps the container, if there is one, and writes its name into `directory`.
+    fn keep_container(&self, directory: &Path) -> Result<(), ExecError> {
+        let HostCell::Container { cell, .. } = &self.cell else { return Ok(()) };
+        let name = cell.keep()?;
+        fs::write(directory.join(CONTAINER_FILE), &name).map_err(|error| {
+            ExecError::failed("keep container", format!("{name} is kept, but: {error}"))
+        })
+    }
+
     fn compared(
         &self,
         rules: &DifferenceRules,
@@ -190,11 +202,20 @@ impl TrialCell for HostTrialCell {
         Ok(Box::new(GraderSeat(self.executor())))
     }
 
+    fn keep_caches(&self) -> Result<(), ExecError> {
+        match &self.cell {
+            HostCell::Local(_) => Ok(()),
+            HostCell::Container { cell, .. } => cell.keep_caches(),
+        }
+    }
+
     fn keep(&self, directory: &Path) -> Result<(), ExecError> {
+        let named = self.keep_container(directory);
         let kept = self.kept().clone();
         let files = kept.left.or(kept.checkpoint);
         let missing = || ExecError::new(ExecCode::NotStarted, "the Cell has no files to keep");
-        files.ok_or_else(missing)?.copy_out(directory)
+        let copied = files.ok_or_else(missing).and_then(|files| files.copy_out(directory));
+        named.and(copied)
     }
 }
 

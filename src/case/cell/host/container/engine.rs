@@ -50,6 +50,15 @@ pub(super) struct CallerLimits {
     pub(super) tasks: u64,
 }
 
+/// A directory of this host that a container shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ShownPath {
+    pub(super) source: PathBuf,
+    /// Where the container shows it.
+    pub(super) target: PathBuf,
+    pub(super) is_read_only: bool,
+}
+
 /// A container to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ContainerShape {
@@ -67,6 +76,10 @@ pub(super) struct ContainerShape {
     pub(super) cell: PathBuf,
     /// The directory of the Case, shown read-only at its own path.
     pub(super) case_dir: Option<PathBuf>,
+    /// What else it shows.
+    pub(super) shown: Vec<ShownPath>,
+    /// Whether it stays, stopped, when it has ended.
+    pub(super) stays: bool,
     /// What all its processes may use.
     pub(super) limits: StepLimits,
     /// What this process may use.
@@ -120,12 +133,21 @@ impl EngineKind {
         words(["rmi", "--force"].into_iter().chain(images.iter().map(String::as_str)))
     }
 
-    /// The words that run a container, attached. It is removed when it ends.
+    /// The words that give the container `name` another name.
+    pub(super) fn rename(name: &str, new_name: &str) -> Vec<String> {
+        words(["rename", name, new_name])
+    }
+
+    /// The words that run a container, attached. It is removed when it ends, unless it stays.
     ///
     /// # Errors
     /// A path that a mount cannot have.
     pub(super) fn run(self, shape: &ContainerShape) -> Result<Vec<String>, ExecError> {
-        let mut line = words(["run", "--rm", "--interactive", "--name", &shape.name]);
+        let mut line = words(["run"]);
+        if !shape.stays {
+            line.push("--rm".to_owned());
+        }
+        line.extend(words(["--interactive", "--name", &shape.name]));
         line.extend(words(["--pull", "never", "--log-driver", "none", "--workdir", "/"]));
         // The image's would run beside the commands.
         line.extend(words(["--no-healthcheck", "--network", "none"]));
@@ -143,6 +165,9 @@ impl EngineKind {
         line.extend(mount_option(&shape.cell, &shape.cell, false)?);
         if let Some(case_dir) = &shape.case_dir {
             line.extend(mount_option(case_dir, case_dir, true)?);
+        }
+        for ShownPath { source, target, is_read_only } in &shape.shown {
+            line.extend(mount_option(source, target, *is_read_only)?);
         }
         line.extend(mount_option(&shape.helper, Path::new(HELPER_PATH), true)?);
         line.extend(words(["--entrypoint", HELPER_PATH, &shape.image, HELPER_ARGUMENT]));
@@ -243,6 +268,13 @@ mod tests {
             helper: "/h".into(),
             cell: "/c".into(),
             case_dir: Some("/d".into()),
+            shown: [("/s", "/t", true), ("/m", "/n", false)]
+                .map(|(source, target, is_read_only)| {
+                    let (source, target) = (source.into(), target.into());
+                    ShownPath { source, target, is_read_only }
+                })
+                .into(),
+            stays: false,
             limits: StepLimits {
                 memory_bytes_max: 5,
                 processes_max: 6,
@@ -261,6 +293,7 @@ mod tests {
     const BEGIN: &str = "run --rm --interactive --name n --pull never --log-driver none --workdir / --no-healthcheck --network none";
     const END: &str = "--memory 5 --memory-swap 5 --pids-limit 6 --ulimit nofile=1000:1000 --ulimit nproc=4096:4096 \
         --mount type=bind,source=/c,target=/c --mount type=bind,source=/d,target=/d,readonly \
+        --mount type=bind,source=/s,target=/t,readonly --mount type=bind,source=/m,target=/n \
         --mount type=bind,source=/h,target=/.cofferdam,readonly --entrypoint /.cofferdam i cell-container";
 
     #[test]
@@ -283,6 +316,8 @@ mod tests {
         let begin = format!("{BEGIN} --security-opt label=disable --user 0:0 --memory");
         assert!(line(EngineKind::Docker, &root).starts_with(&begin));
         assert!(!line(EngineKind::Docker, &root).contains("/d"));
+        let stays = ContainerShape { stays: true, ..shape() };
+        assert!(line(EngineKind::Docker, &stays).starts_with("run --interactive --name n "));
     }
 
     #[test]
@@ -303,6 +338,7 @@ mod tests {
             (EngineKind::inspect_image("i"), "image inspect i"),
             (EngineKind::pull("i"), "pull --quiet i"),
             (EngineKind::commit("n", "i"), "commit --pause=false n i"),
+            (EngineKind::rename("n", "m"), "rename n m"),
             (
                 EngineKind::Podman.remove_containers(&names),
                 "rm --force --volumes --ignore --time 0 a b",

@@ -6,7 +6,8 @@ use std::path::Path;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 
 const PATH: &str = "PATH";
-const HOME: &str = "HOME";
+/// The variable with the directory of the user.
+pub(super) const HOME: &str = "HOME";
 
 /// The variables of a command that changes none: those of the image and `passed`. An image without `PATH` and `HOME`
 /// gets the usual `PATH`, and `home`.

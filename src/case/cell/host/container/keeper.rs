@@ -1,9 +1,8 @@
 //! What removes all that a Cell has, also when the supervisor is killed: a process of ours that waits for the end of
 //! its stdin.
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,12 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use super::call::{call, wait};
 use crate::case::cell::error::ExecError;
+use crate::case::cell::host::caches::remove;
 use crate::case::cell::host::message::{receive, send};
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_tree::remove_tree;
 
 /// The argument with which our program is a keeper.
 const KEEPER_ARGUMENT: &str = "cell-keeper";
+/// What it is told once the container of the Cell is kept.
+const KEPT: &[u8] = b"k";
 /// How long one call of the engine may take.
 const CALL_WAIT: Duration = Duration::from_secs(60);
 /// How long the keeper may take for all of it.
@@ -32,8 +33,10 @@ pub(super) struct KeeperOrder {
     pub(super) program: PathBuf,
     /// Its command lines, in order.
     pub(super) calls: Vec<Vec<String>>,
-    /// The directory of the Cell.
-    pub(super) directory: PathBuf,
+    /// Those in place of them once the container of the Cell is kept.
+    pub(super) calls_if_kept: Vec<Vec<String>>,
+    /// The directories of the Cell.
+    pub(super) directories: Vec<PathBuf>,
 }
 
 /// The keeper of a Cell. Dropped, it removes what it was told to and ends.
@@ -60,6 +63,18 @@ impl CellKeeper {
     }
 }
 
+impl CellKeeper {
+    /// Has the container of the Cell kept.
+    ///
+    /// # Errors
+    /// The keeper is gone.
+    pub(super) fn keep_container(&mut self) -> Result<(), ExecError> {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let told = self.0.stdin.as_mut().ok_or_else(gone).and_then(|stdin| stdin.write_all(KEPT));
+        told.map_err(|error| ExecError::failed("keep container", error))
+    }
+}
+
 impl Drop for CellKeeper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
@@ -77,22 +92,15 @@ impl Drop for CellKeeper {
 /// Something is left.
 pub fn serve_keeper() -> io::Result<()> {
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let KeeperOrder { program, calls, directory } = receive(&mut input)?;
-    while input.read(&mut [0])? > 0 {}
-    for words in calls {
+    let KeeperOrder { program, calls, calls_if_kept, directories } = receive(&mut input)?;
+    let mut is_kept = false;
+    while input.read(&mut [0])? > 0 {
+        is_kept = true;
+    }
+    for words in if is_kept { calls_if_kept } else { calls } {
         // It fails where there is nothing to remove.
         let _ = call(&program, &words, Deadline::after(CALL_WAIT), None);
     }
-    let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    remove(parent, name)
-}
-
-fn remove(parent: &Path, name: &OsStr) -> io::Result<()> {
-    let removal = remove_tree(File::open(parent)?.as_fd(), name).map_err(io::Error::other)?;
-    match removal.left {
-        0 => Ok(()),
-        left => Err(io::Error::other(format!("{left} entries are left"))),
-    }
+    let removed: Vec<_> = directories.iter().map(|directory| remove(directory)).collect();
+    removed.into_iter().collect()
 }

@@ -16,7 +16,9 @@ use super::relay::{RELAYS_MAX, Relays, WayOut, close_frame, relay_id};
 use crate::case::cell::capture::StepOutput;
 use crate::case::cell::error::ExecError;
 use crate::case::cell::host::message::{EndedStep, StepReply};
+use crate::case::cell::plan::StepLimits;
 use cofferdam_core::Stream;
+use cofferdam_core::job::TextEncoding;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 
@@ -120,6 +122,18 @@ impl ContainerLink {
             self.end();
         }
         done
+    }
+
+    /// The text of the file at `path` in the container; none if it cannot be read, or is no text.
+    pub(super) fn read_text(&mut self, path: &str, cancel: &CancelToken) -> Option<String> {
+        let order = ContainerOrder::Read { path: path.into() };
+        let limits = StepLimits { stdout_bytes_max: u64::MAX, ..StepLimits::default() };
+        let output = StepOutput::new(&limits);
+        let watch = LinkWatch { timeout: REPLY_WAIT, cancel, way_out: None };
+        let done = self.obey(&order, &[], watch, &output).ok()?;
+        let (stdout, _) = output.take();
+        let is_read = matches!(done.reply, StepReply::Ended(_));
+        (is_read && stdout.encoding == TextEncoding::Utf8).then_some(stdout.text)
     }
 
     fn send(&mut self, order: &ContainerOrder, stdin: &[u8]) -> Result<(), ExecError> {

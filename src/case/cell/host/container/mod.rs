@@ -74,13 +74,37 @@ impl ContainerCell {
         self.stage.with(|started| started.renew(&self.cancel))
     }
 
+    /// Keeps `container.caches` as they are now for later Cells: provisioning has succeeded. A cache that cannot be kept
+    /// is logged.
+    ///
+    /// # Errors
+    /// The Cell is not started.
+    pub fn keep_caches(&self) -> Result<(), ExecError> {
+        self.stage.with(|started| {
+            started.keep_caches();
+            Ok(())
+        })
+    }
+
+    /// Ends the container, and has that of the agent outlive the Cell, stopped; that of now without a commit. Nothing
+    /// runs in this Cell afterwards. Returns its name.
+    ///
+    /// # Errors
+    /// The Cell is not started, containers were not to stay, or the engine fails.
+    pub fn keep(&self) -> Result<String, ExecError> {
+        self.stage.with(StartedContainer::keep)
+    }
+
     fn run_in(
         &self,
         started: &StartedContainer,
         request: &ExecRequest,
     ) -> Result<ExecResult, ExecError> {
         let order = order(started, request)?;
-        let way_out = request.access.egress.as_ref().map(WayOut::of).transpose()?;
+        let read = |path: &str| started.read_text(path, &self.cancel);
+        let way_out = request.access.egress.as_ref();
+        let way_out = way_out.map(|grant| WayOut::of(grant, &self.settings.host.base, &read));
+        let way_out = way_out.transpose()?;
         let output = StepOutput::new(&request.limits(self.settings.cell.limits));
         let (timeout, cancel) = (request.timeout, &self.cancel);
         let watch = LinkWatch { timeout, cancel, way_out: way_out.as_ref() };

@@ -18,6 +18,8 @@ pub(super) enum ContainerOrder {
     Run { step: StepOrder, timeout_ms: u64, is_relayed: bool },
     /// Give all below `path` to a user, without set-id bits. Nothing of it is being changed.
     TakeOver { path: PathBuf, uid: u32, gid: u32 },
+    /// Send the content of a file as if a command wrote it to stdout.
+    Read { path: PathBuf },
 }
 
 /// What the helper is held to, as it sees itself.

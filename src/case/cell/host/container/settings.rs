@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::case::cell::host::caches::ContainerCaches;
 use crate::case::cell::plan::CellSettings;
 use crate::case::file::CaseContainer;
 use crate::egress::EgressGrant;
@@ -17,6 +18,9 @@ pub struct ContainerSettings {
     pub container: CaseContainer,
     /// What `container.setup` may reach.
     pub setup_egress: Option<EgressGrant>,
+    /// Whether the container that has ended stays until the Cell is stopped, so that [`super::ContainerCell::keep`] can
+    /// keep it.
+    pub stays: bool,
     /// What this host adds.
     pub host: ContainerHost,
 }
@@ -32,4 +36,6 @@ pub struct ContainerHost {
     pub search_path: OsString,
     /// Variables of ours that commands have besides those of the image.
     pub variables: BTreeMap<String, String>,
+    /// Where `container.caches` are kept between Cells. Without it they have no effect.
+    pub caches: Option<ContainerCaches>,
 }

@@ -4,6 +4,7 @@
 //! it. When stdin ends it returns, and the kernel kills the remaining processes.
 
 mod facts;
+mod read;
 mod step;
 mod take_over;
 
@@ -22,10 +23,11 @@ use nix::unistd::getpid;
 
 use self::facts::container_facts;
 pub(super) use self::facts::namespaces;
+use self::read::read_file;
 use self::step::InnerStep;
 use self::take_over::take_over;
 use super::call::set_nonblocking;
-use super::frame::{FrameBuffer, FrameKind, PipeFrame, frame};
+use super::frame::{DATA_BYTES_MAX, FrameBuffer, FrameKind, PipeFrame, frame};
 use super::order::{ContainerOrder, ContainerReply, LimitEvents};
 use super::relay::{RELAYS_MAX, Relays};
 use crate::case::cell::host::message::{EndedStep, StepOrder, StepReply};
@@ -200,6 +202,15 @@ impl InnerHelper {
             ContainerOrder::TakeOver { path, uid, gid } => match take_over(&path, uid, gid) {
                 Ok(()) => StepReply::Ended(EndedStep::default()),
                 Err(error) => failed("take over", &error),
+            },
+            ContainerOrder::Read { path } => match read_file(&path) {
+                Ok(content) => {
+                    for part in content.chunks(DATA_BYTES_MAX) {
+                        self.unsent.extend(frame(FrameKind::Stdout, part)?);
+                    }
+                    StepReply::Ended(EndedStep::default())
+                }
+                Err(error) => failed("read", &error),
             },
         };
         let reply = ContainerReply { reply, stopped: None, events: LimitEvents::default() };

@@ -14,7 +14,7 @@ use nix::poll::PollFlags;
 
 use super::frame::{DATA_BYTES_MAX, FrameKind, frame};
 
-pub(super) use self::way_out::WayOut;
+pub(super) use self::way_out::{TRUST_DIRECTORY, TrustedFile, WayOut};
 
 /// Connections of one command.
 pub(super) const RELAYS_MAX: usize = 64;

@@ -1,18 +1,21 @@
 //! A container Cell that is started: its directory, its images and the container over them.
 
+mod caller;
+mod setup;
+mod shown;
+
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit};
-use nix::unistd::{getegid, geteuid};
-
-use super::call::{TAIL_CHARACTERS_MAX, call};
+use self::caller::{caller, hard_limits};
+use self::setup::ContainerSetup;
+use self::shown::ShownDirectory;
+use super::call::call;
 use super::controls::{ContainerControls, check, controls};
-use super::engine::{CallerLimits, ContainerEngine, ContainerShape, ContainerUser, EngineKind};
-use super::environment::base_variables;
+use super::engine::{ContainerEngine, ContainerShape, ContainerUser, EngineKind};
+use super::environment::{HOME, base_variables};
 use super::image::ContainerImage;
 use super::inside::namespaces;
 use super::keeper::{CellKeeper, KeeperOrder};
@@ -23,9 +26,6 @@ use super::settings::ContainerSettings;
 use crate::case::cell::capture::StepOutput;
 use crate::case::cell::error::ExecError;
 use crate::case::cell::host::directory::CellDirectory;
-use crate::case::cell::host::message::{StepOrder, StepReply};
-use crate::case::cell::request::CASE_VARIABLE;
-use crate::egress::EgressGrant;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 
@@ -33,6 +33,8 @@ use cofferdam_core::values::deadline::Deadline;
 const START_TIMEOUT: Duration = Duration::from_secs(900);
 /// How long an image may take to be made of a container.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(900);
+/// How long a container may take to be renamed or removed.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A started Cell. Dropped, nothing of it is left.
 #[derive(Debug)]
@@ -45,9 +47,10 @@ pub(super) struct StartedContainer {
     shape: ContainerShape,
     base: BTreeMap<String, String>,
     controls: ContainerControls,
-    _keeper: CellKeeper,
+    keeper: Mutex<CellKeeper>,
     // Removed by the keeper, if not before.
     directory: CellDirectory,
+    shown: ShownDirectory,
 }
 
 /// The container that runs commands now.
@@ -58,6 +61,10 @@ struct ContainerSlot {
     /// What it was started from.
     image: String,
     shows_case: bool,
+    /// Whether the container is the first since the commit: the agent's.
+    is_agents: bool,
+    /// Whether the agent's container is put aside.
+    has_kept: bool,
 }
 
 impl StartedContainer {
@@ -69,14 +76,20 @@ impl StartedContainer {
         settings: &ContainerSettings,
         cancel: &CancelToken,
     ) -> Result<Self, ExecError> {
-        let ContainerSettings { cell, container, setup_egress, host } = settings;
+        let ContainerSettings { cell, container, setup_egress, host, .. } = settings;
         let engine = ContainerEngine::find(container.backend, &host.search_path)?;
         let deadline = Deadline::after(START_TIMEOUT);
         let image = ContainerImage::find(&engine, &container.image, deadline, cancel)?;
         let base = base_variables(&image.variables, &host.variables, &container.home);
         let directory = CellDirectory::make(&host.base)?;
         let (keeper, name) = keeper(&engine, &directory, &host.helper)?;
+        let mut shown = ShownDirectory::make(&directory.path())?;
         directory.fill(cell.source.as_deref())?;
+        if let Some(all) = &host.caches {
+            let home = base.get(HOME).map_or("", String::as_str);
+            let caches = (Path::new(home), container.caches.as_slice());
+            shown.add_caches(caches, &image.id, all, cancel)?;
+        }
         let case_dir = cell.case_dir.as_deref().map(Path::canonicalize).transpose();
         let case_dir = case_dir.map_err(|error| ExecError::failed("open case_dir", error))?;
         let user = caller()?;
@@ -88,6 +101,8 @@ impl StartedContainer {
             helper: host.helper.clone(),
             cell: directory.path(),
             case_dir,
+            shown: shown.paths(),
+            stays: settings.stays,
             limits: cell.limits,
             hard_limits: hard_limits()?,
         };
@@ -95,15 +110,19 @@ impl StartedContainer {
             let egress = setup_egress.as_ref();
             let setup =
                 ContainerSetup { engine: &engine, shape: &shape, base: &base, egress, cancel };
-            shape.image = setup.run(&container.setup, &directory, &setup_image(&name))?;
+            let files = (&directory, &shown);
+            shape.image = setup.run(&container.setup, files, &setup_image(&name))?;
         }
         let (link, controls) = start(&engine, &shape, cancel)?;
         let slot = Mutex::new(ContainerSlot {
             link: Some(link),
             image: shape.image.clone(),
             shows_case: shape.case_dir.is_some(),
+            is_agents: false,
+            has_kept: false,
         });
-        Ok(Self { slot, engine, name, shape, base, controls, _keeper: keeper, directory })
+        let keeper = Mutex::new(keeper);
+        Ok(Self { slot, engine, name, shape, base, controls, keeper, directory, shown })
     }
 
     /// The directory of the Cell.
@@ -137,7 +156,20 @@ impl StartedContainer {
         let mut slot = self.slot();
         let link = slot.link.as_mut();
         let link = link.ok_or_else(|| ExecError::failed("container", "the container has ended"))?;
+        let trusted = watch.way_out.map(WayOut::trusted).unwrap_or_default();
+        let _shown = self.shown.show_trust(trusted)?;
         link.obey(order, stdin, watch, output)
+    }
+
+    /// The text of the file at `path` in the container, if it has any.
+    pub(super) fn read_text(&self, path: &str, cancel: &CancelToken) -> Option<String> {
+        self.slot().link.as_mut()?.read_text(path, cancel)
+    }
+
+    /// Keeps the caches as they are for later Cells, once the commands before have ended.
+    pub(super) fn keep_caches(&self) {
+        let _slot = self.slot();
+        self.shown.keep_caches();
     }
 
     /// Makes an image of the container, and starts a fresh container from it that does not show the Case.
@@ -147,17 +179,64 @@ impl StartedContainer {
         commit(&self.engine, &self.name, &image, cancel)?;
         slot.image = image;
         slot.shows_case = false;
-        self.replace(&mut slot, cancel)
+        self.end(&mut slot)?;
+        self.shown.settle_caches()?;
+        self.begin(&mut slot, cancel)?;
+        slot.is_agents = true;
+        Ok(())
     }
 
     /// Starts a fresh container from the image of the last commit, or else of the start.
     pub(super) fn renew(&self, cancel: &CancelToken) -> Result<(), ExecError> {
-        self.replace(&mut self.slot(), cancel)
+        let mut slot = self.slot();
+        self.end(&mut slot)?;
+        self.shown.renew_caches()?;
+        self.begin(&mut slot, cancel)
     }
 
-    fn replace(&self, slot: &mut ContainerSlot, cancel: &CancelToken) -> Result<(), ExecError> {
+    /// Ends the container and keeps that of the agent; that of now, if there is none. Returns its name.
+    pub(super) fn keep(&self) -> Result<String, ExecError> {
+        let mut slot = self.slot();
+        slot.is_agents = !slot.has_kept;
+        self.end(&mut slot)?;
+        if !slot.has_kept {
+            return Err(ExecError::failed("keep container", "it was not to stay"));
+        }
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        keeper.keep_container()?;
+        Ok(kept_container(&self.name))
+    }
+
+    /// Ends the container. One that stays is removed, or put aside if it is the agent's.
+    fn end(&self, slot: &mut ContainerSlot) -> Result<(), ExecError> {
         // Its name is the next one's.
-        drop(slot.link.take());
+        let Some(link) = slot.link.take() else { return Ok(()) };
+        drop(link);
+        if !self.shape.stays {
+            return Ok(());
+        }
+        if std::mem::take(&mut slot.is_agents) && !slot.has_kept {
+            match self.call(&EngineKind::rename(&self.name, &kept_container(&self.name))) {
+                Ok(()) => {
+                    slot.has_kept = true;
+                    return Ok(());
+                }
+                // One that had to be killed is gone.
+                Err(error) => log::warn!("the agent's container is not kept: {error}"),
+            }
+        }
+        self.call(&self.engine.kind.remove_containers(std::slice::from_ref(&self.name)))
+    }
+
+    fn call(&self, words: &[String]) -> Result<(), ExecError> {
+        let done = call(&self.engine.program, words, Deadline::after(CALL_TIMEOUT), None)?;
+        match done.status.success() {
+            true => Ok(()),
+            false => Err(ExecError::failed("container", done.tail)),
+        }
+    }
+
+    fn begin(&self, slot: &mut ContainerSlot, cancel: &CancelToken) -> Result<(), ExecError> {
         let mut shape = ContainerShape { image: slot.image.clone(), ..self.shape.clone() };
         if !slot.shows_case {
             shape.case_dir = None;
@@ -168,83 +247,6 @@ impl StartedContainer {
 
     fn slot(&self) -> MutexGuard<'_, ContainerSlot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// container.setup: a container of its own, whose commands are root's.
-struct ContainerSetup<'s> {
-    engine: &'s ContainerEngine,
-    shape: &'s ContainerShape,
-    base: &'s BTreeMap<String, String>,
-    egress: Option<&'s EgressGrant>,
-    cancel: &'s CancelToken,
-}
-
-impl ContainerSetup<'_> {
-    /// Runs `commands` in order. Returns the image with what they did.
-    fn run(
-        &self,
-        commands: &[String],
-        directory: &CellDirectory,
-        image: &str,
-    ) -> Result<String, ExecError> {
-        let user = ContainerUser::Root;
-        let name = setup_container(&self.shape.name);
-        let shape = ContainerShape { name, user, ..self.shape.clone() };
-        let (mut link, _) = ContainerLink::start(self.engine, &shape, self.cancel)?;
-        let way_out = self.egress.map(WayOut::of).transpose()?;
-        let deadline = Deadline::after(START_TIMEOUT);
-        for command in commands {
-            let (timeout, cancel) = (deadline.remaining(), self.cancel);
-            let watch = LinkWatch { timeout, cancel, way_out: way_out.as_ref() };
-            self.command(&mut link, command, directory, watch)?;
-        }
-        if let ContainerUser::Caller { uid, gid } = self.shape.user {
-            let timeout = deadline.remaining();
-            let watch = LinkWatch { timeout, cancel: self.cancel, way_out: None };
-            let order = ContainerOrder::TakeOver { path: shape.cell.clone(), uid, gid };
-            let output = StepOutput::new(&shape.limits);
-            let done = link.obey(&order, &[], watch, &output)?;
-            if !matches!(done.reply, StepReply::Ended(_)) {
-                return Err(ExecError::failed("container setup", "its files are not the caller's"));
-            }
-        }
-        commit(self.engine, &shape.name, image, self.cancel)?;
-        Ok(image.to_owned())
-    }
-
-    fn command(
-        &self,
-        link: &mut ContainerLink,
-        command: &str,
-        directory: &CellDirectory,
-        watch: LinkWatch<'_>,
-    ) -> Result<(), ExecError> {
-        let mut env = self.base.clone();
-        if let Some(case_dir) = &self.shape.case_dir {
-            env.insert(CASE_VARIABLE.to_owned(), case_dir.display().to_string());
-        }
-        env.extend(self.egress.map(EgressGrant::environment).unwrap_or_default());
-        let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
-        let cwd = directory.layout().sandbox().to_owned();
-        let step = StepOrder { argv, env, cwd, stdin_bytes: 0 };
-        let timeout_ms = u64::try_from(watch.timeout.as_millis()).unwrap_or(u64::MAX);
-        let order = ContainerOrder::Run { step, timeout_ms, is_relayed: watch.way_out.is_some() };
-        let output = StepOutput::new(&self.shape.limits);
-        let done = link.obey(&order, &[], watch, &output)?;
-        let outcome = done.step_outcome();
-        if outcome.is_some_and(|outcome| outcome.shell_code() == Some(0)) {
-            return Ok(());
-        }
-        let (stdout, stderr) = output.take();
-        let text = format!("{}{}", stdout.text, stderr.text);
-        let skipped = text.chars().count().saturating_sub(TAIL_CHARACTERS_MAX);
-        let mut error = ExecError::failed("container setup", "");
-        error.message = format!("container setup failed: {command}");
-        let word = outcome.map_or("not executed", |outcome| outcome.word());
-        Err(error
-            .with("tail", text.chars().skip(skipped).collect::<String>())
-            .with("outcome", word))
     }
 }
 
@@ -283,12 +285,23 @@ fn keeper(
 ) -> Result<(CellKeeper, String), ExecError> {
     let path = directory.path();
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let containers = [name.clone(), setup_container(&name)];
+    let (kept, setup) = (kept_container(&name), setup_container(&name));
     let images = [committed_image(&name), setup_image(&name)];
-    let calls =
-        vec![engine.kind.remove_containers(&containers), engine.kind.remove_images(&images)];
-    let order = KeeperOrder { program: engine.program.clone(), calls, directory: path };
+    let order = KeeperOrder {
+        program: engine.program.clone(),
+        calls: vec![
+            engine.kind.remove_containers(&[name.clone(), setup.clone(), kept]),
+            engine.kind.remove_images(&images),
+        ],
+        // The images are below the container that stays.
+        calls_if_kept: vec![engine.kind.remove_containers(&[name.clone(), setup])],
+        directories: vec![ShownDirectory::path_of(&path), path],
+    };
     Ok((CellKeeper::start(helper, &order)?, name))
+}
+
+fn kept_container(name: &str) -> String {
+    format!("{name}-kept")
 }
 
 fn setup_container(name: &str) -> String {
@@ -301,58 +314,4 @@ fn setup_image(name: &str) -> String {
 
 fn committed_image(name: &str) -> String {
     format!("localhost/{name}:committed")
-}
-
-/// The caller as the engine knows it.
-fn caller() -> Result<ContainerUser, ExecError> {
-    let id_outside = |map: &str, id: u32| {
-        let text = fs::read_to_string(map);
-        let text = text.map_err(|error| ExecError::failed("read ids", error))?;
-        mapped_id(&text, id).ok_or_else(|| ExecError::failed("read ids", "the caller has none"))
-    };
-    Ok(ContainerUser::Caller {
-        uid: id_outside("/proc/self/uid_map", geteuid().as_raw())?,
-        gid: id_outside("/proc/self/gid_map", getegid().as_raw())?,
-    })
-}
-
-/// The id outside that `map`, a map of a user namespace, has for `id`.
-fn mapped_id(map: &str, id: u32) -> Option<u32> {
-    let mut ranges = map.lines().filter_map(|line| {
-        let mut numbers = line.split_whitespace().map(|number| number.parse::<u32>().ok());
-        Some((numbers.next()??, numbers.next()??, numbers.next()??))
-    });
-    ranges.find_map(|(inside, outside, count)| {
-        let offset = id.checked_sub(inside).filter(|offset| *offset < count)?;
-        outside.checked_add(offset)
-    })
-}
-
-fn hard_limits() -> Result<CallerLimits, ExecError> {
-    let hard = |resource| {
-        let limits = getrlimit(resource);
-        limits.map(|(_, hard)| hard).map_err(|errno| ExecError::failed("read limits", errno))
-    };
-    Ok(CallerLimits {
-        open_files: hard(Resource::RLIMIT_NOFILE)?,
-        tasks: hard(Resource::RLIMIT_NPROC)?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_is_that_outside_of_our_user_namespace() {
-        for (map, id, wanted) in [
-            ("         0          0 4294967295\n", 1000, Some(1000)),
-            ("0 1000 1\n", 0, Some(1000)),
-            ("0 1000 1\n", 1, None),
-            ("0 100 10\n10 500 10\n", 12, Some(502)),
-            ("", 0, None),
-        ] {
-            assert_eq!(mapped_id(map, id), wanted, "{map:?}");
-        }
-    }
 }
