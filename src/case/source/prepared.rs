@@ -215,9 +215,10 @@ impl PreparedSource {
             .map_err(|error| SourceFault::of_step("copy", error).of("source"))
     }
 
-    /// The regular file at `path`, where it is behind links. `None` if there is none.
-    pub fn find_file(&self, path: &Path) -> Option<FoundFile> {
-        let work_tree = self.worktree_of().and_then(|path| File::open(path).ok());
+    /// The regular file at `path`, where it is behind links. `None` if there is none. A source of worktrees has its files
+    /// in `cell`, the sandbox of a Cell on the host.
+    pub fn find_file(&self, path: &Path, cell: Option<&Path>) -> Option<FoundFile> {
+        let work_tree = cell.and_then(|path| File::open(path).ok());
         let directory = self.directory().or_else(|| work_tree.as_ref().map(AsFd::as_fd))?;
         let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC);
         let how = how.resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);

@@ -4,7 +4,7 @@ use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
 use super::recorded::RecordedCell;
 use super::settings::EnvChanges;
-use super::sources::{SharedEnvironment, SourceBase};
+use super::sources::{SOURCE_TIMEOUT, SharedEnvironment, SourceBase, stop_of};
 use crate::case::cell::{
     CellBase, CellDescription, CellExecutor, CellExecutorKind, ExecError, SandboxedCell, TrialCell,
 };
@@ -15,6 +15,7 @@ use crate::case::provision::{
     provision_timeout, selected_variables,
 };
 use crate::case::run::CellLog;
+use crate::case::source::CellWorktree;
 use crate::egress::EgressGrant;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
@@ -110,14 +111,18 @@ impl TrialHost {
         let Some(cell) = self.host_cell(source, cancel)? else {
             return Ok(Box::new(self.sandboxed(base, source, cancel)?));
         };
-        if source.source.worktree_of().is_some() {
-            let words = "source: the isolation 'worktree' cannot be had yet; 'clone' makes a copy";
-            return Err(TrialStop::failed(TrialStep::Source, words));
-        }
         let failed = |error: ExecError| TrialStop::of_cell(TrialStep::Start, &error);
         cell.as_executor().start().map_err(failed)?;
         let CellDescription { sandbox, .. } = cell.as_executor().describe().map_err(failed)?;
-        source.copy_to(&sandbox)?;
+        match source.source.worktree_of() {
+            Some(repository) => {
+                let commit = source.source.commit().unwrap_or_default();
+                let ends = (cancel, Deadline::after(SOURCE_TIMEOUT));
+                let worktree = CellWorktree::add(repository, commit, &sandbox, ends);
+                cell.keep_worktree(worktree.map_err(|error| stop_of(&error, self.settings()))?);
+            }
+            None => source.copy_to(&sandbox)?,
+        }
         Ok(Box::new(cell))
     }
 

@@ -78,7 +78,9 @@ impl TrialHost {
     ) -> Result<(), TrialStop> {
         let setup = &self.case().setup;
         let deadline = Deadline::after(seconds(setup.timeout_s));
-        let find = |path: &Path| source.source.find_file(path);
+        let worktree = source.source.worktree_of().and_then(|_| cell.describe().ok());
+        let worktree = worktree.map(|cell| cell.sandbox);
+        let find = |path: &Path| source.source.find_file(path, worktree.as_deref());
         set_up(cell, setup, env, deadline, &find).map_err(|fault| TrialStop::of_setup(&fault))
     }
 

@@ -12,6 +12,11 @@ use crate::case::run::{
 };
 use cofferdam_core::sync::cancel::CancelToken;
 
+/// The code of what is written in vain.
+const NO_EFFECT: &str = "no_effect";
+/// The key that only the local executor may heed.
+const ISOLATION: &str = "source.isolation";
+
 /// Runs the Cells of one Case.
 #[derive(Debug)]
 pub struct TrialRunner {
@@ -22,6 +27,8 @@ pub struct TrialRunner {
 impl TrialRunner {
     /// Runs Cells by `host`. Each result has `warnings`, those of the Case, and those of what the executor does not do.
     pub fn new(host: TrialHost, mut warnings: Vec<CellWarning>) -> Self {
+        // Without an executor it is a guess.
+        warnings.retain(|warning| warning.path != ISOLATION || warning.code != NO_EFFECT);
         warnings.extend(executor_warnings(host.case(), host.settings().executor));
         Self { host, warnings }
     }
@@ -58,17 +65,15 @@ impl CellRunner for TrialRunner {
 fn executor_warnings(case: &Case, executor: CellExecutorKind) -> Vec<CellWarning> {
     let no_effect = |path: &str, message: &str| CellWarning {
         path: path.to_owned(),
-        code: "no_effect".to_owned(),
+        code: NO_EFFECT.to_owned(),
         message: message.to_owned(),
     };
     let mut warnings = Vec::new();
     let is_worktree =
         case.source.as_ref().is_some_and(|source| source.isolation == SourceIsolation::Worktree);
     if is_worktree && executor != CellExecutorKind::Local {
-        warnings.push(no_effect(
-            "source.isolation",
-            "only the local executor has worktrees: this is a clone",
-        ));
+        warnings
+            .push(no_effect(ISOLATION, "only the local executor has worktrees: this is a clone"));
     }
     warnings
 }

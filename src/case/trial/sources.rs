@@ -137,7 +137,8 @@ fn copy_of_case(
     Ok((place, digest.map_err(|error| error.to_string())?))
 }
 
-fn stop_of(error: &SourceError, settings: &TrialSettings) -> TrialStop {
+/// How `error` ends a trial.
+pub(super) fn stop_of(error: &SourceError, settings: &TrialSettings) -> TrialStop {
     match &error.fault {
         SourceFault::Cancelled => TrialStop::Cancelled,
         _ if error.skips(settings.case.availability) => TrialStop::Skipped(error.to_string()),

@@ -45,7 +45,7 @@ fn a_copy_is_the_directory_at_one_moment_without_what_no_copy_has() {
         ("out", None),
         ("../src/a", None),
     ] {
-        assert_eq!(prepared.find_file(Path::new(path)), wanted, "{path}");
+        assert_eq!(prepared.find_file(Path::new(path), None), wanted, "{path}");
     }
     drop((prepared, same, changed));
     assert_eq!(fs::read_dir(scene.at("scratch")).unwrap().count(), 0, "copies are removed");

@@ -2,5 +2,6 @@
 
 mod copies;
 mod repositories;
-mod scene;
+pub mod scene;
 mod setup;
+mod worktrees;

@@ -154,7 +154,7 @@ fn fixtures_are_the_directory_of_the_case_in_their_repository() {
     let parts = scene.parts_until(&scratch, Deadline::after(Duration::from_secs(60)));
     let prepared = PreparedSource::prepare_fixtures(&case(""), &parts).unwrap().unwrap();
     assert_eq!(names(&scene.copy(&prepared, "fixtures")), ["test_hidden.py"]);
-    let found = prepared.find_file(&PathBuf::from("test_hidden.py")).unwrap();
+    let found = prepared.find_file(&PathBuf::from("test_hidden.py"), None).unwrap();
     assert_eq!(found.path, PathBuf::from("test_hidden.py"));
     let error = PreparedSource::prepare_fixtures(&case(", subdir: other"), &parts).unwrap_err();
     assert_eq!(error.to_string(), "fixtures: the repository has no directory 'other'");

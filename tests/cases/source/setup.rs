@@ -40,7 +40,7 @@ fn a_function_is_emptied_behind_its_link_and_commands_run_in_order() {
     let Some(scene) = SourceScene::new() else { return };
     for kind in EXECUTORS {
         let (prepared, cell) = cell(&scene, kind);
-        let find = |path: &std::path::Path| prepared.find_file(path);
+        let find = |path: &std::path::Path| prepared.find_file(path, None);
         let run = [
             "echo \"$A\" > seen",
             "test -x link.py && cat link.py >> seen; stat -c %a lib/real.py >> seen",
@@ -62,7 +62,7 @@ fn a_setup_that_fails_names_its_file_function_or_command() {
     let Some(scene) = SourceScene::new() else { return };
     for kind in EXECUTORS {
         let (prepared, cell) = cell(&scene, kind);
-        let find = |path: &std::path::Path| prepared.find_file(path);
+        let find = |path: &std::path::Path| prepared.find_file(path, None);
         let tried = |setup: &CaseSetup, timeout: Duration| {
             set_up(&*cell, setup, &BTreeMap::new(), Deadline::after(timeout), &find).unwrap_err()
         };

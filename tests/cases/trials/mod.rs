@@ -4,3 +4,5 @@ mod ends;
 mod grades;
 mod kills;
 mod scene;
+mod special_files;
+mod worktrees;

@@ -20,6 +20,7 @@ use crate::case::cell::plan::CellSettings;
 use crate::case::cell::request::ExecRequest;
 use crate::case::cell::result::ExecResult;
 use crate::case::cell::sandboxed::{CellBase, CellTrees, SandboxedCell, compare, copy_to_host};
+use crate::case::source::CellWorktree;
 use crate::evaluation::patch::PatchError;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -28,6 +29,8 @@ use cofferdam_tree::remove_tree;
 
 /// The file with the name of the container that is kept.
 const CONTAINER_FILE: &str = "container";
+/// The file of a worktree that leads to its repository.
+const GIT_LINK: &str = ".git";
 
 /// What runs the commands of a Cell in a directory.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub struct HostTrialCell {
     kept: Mutex<KeptFiles>,
     /// The Cell of an agent that does not work in the directory.
     apart: OnceLock<SandboxedCell>,
+    /// What the sandbox is, if it is a worktree. Dropped when its files are gone.
+    worktree: OnceLock<CellWorktree>,
 }
 
 /// The files of a Cell at the moments that count.
@@ -75,8 +80,14 @@ impl HostTrialCell {
         settings: CellSettings,
         cancel: CancelToken,
     ) -> Self {
-        let (kept, apart) = (Mutex::default(), OnceLock::new());
-        Self { cell, trees, settings, cancel, kept, apart }
+        let (kept, apart, worktree) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        Self { cell, trees, settings, cancel, kept, apart, worktree }
+    }
+
+    /// Keeps `worktree`, the sandbox of the started Cell, as long as the Cell. Graders get its files without `.git`.
+    pub fn keep_worktree(&self, worktree: CellWorktree) {
+        // A Cell has one.
+        let _ = self.worktree.set(worktree);
     }
 
     fn executor(&self) -> &dyn CellExecutor {
@@ -102,7 +113,8 @@ impl HostTrialCell {
         let open =
             |path: &Path| File::open(path).map_err(|error| ExecError::failed("open files", error));
         let (sandbox, env) = (open(&sandbox)?, open(&env)?);
-        self.trees.copied([sandbox.as_fd(), env.as_fd()], base)
+        let left_out = self.worktree.get().map(|_| GIT_LINK);
+        self.trees.copied([sandbox.as_fd(), env.as_fd()], left_out, base)
     }
 
     /// Puts `files` in the place of what the directories hold.

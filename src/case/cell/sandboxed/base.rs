@@ -71,10 +71,12 @@ impl CellTrees {
         freeze(tree)
     }
 
-    /// Copies of the directories of a sandbox and an environment; in place of what `base` has, if it is there.
+    /// Copies of the directories of a sandbox and an environment; in place of what `base` has, if it is there. The
+    /// sandbox's entry `left_out` is no part of them.
     pub(in crate::case::cell) fn copied(
         &self,
         directories: [BorrowedFd<'_>; 2],
+        left_out: Option<&str>,
         base: Option<&CellBase>,
     ) -> Result<CellBase, ExecError> {
         let room = DiskSpace { bytes: SOURCE_LIMITS.bytes_max, inodes: SOURCE_LIMITS.entries_max };
@@ -84,15 +86,14 @@ impl CellTrees {
         };
         let tree = tree.map_err(|failure| failed("make files", &failure))?;
         for (from, name) in directories.into_iter().zip([WORKSPACE, ENV.name]) {
-            let removed = remove_tree(tree.root(), OsStr::new(name));
-            let left = removed.map_err(|error| ExecError::failed("clear files", error))?.left;
-            if left > 0 {
-                return Err(ExecError::failed("clear files", format!("{left} entries are left")));
-            }
+            remove_whole(tree.root(), name)?;
             tree.make_directory(name).map_err(|failure| failed("make files", &failure))?;
             let to = tree.open_directory(name);
             let to = to.map_err(|failure| failed("open files", &failure))?;
             copy_whole(from, to.as_fd(), tree.owner())?;
+            if let Some(entry) = left_out.filter(|_| name == WORKSPACE) {
+                remove_whole(to.as_fd(), entry)?;
+            }
         }
         freeze(tree)
     }
@@ -174,6 +175,15 @@ pub(in crate::case::cell) fn copy_whole(
     copy_selected(from, to, owner, &SOURCE_LIMITS, &|_| false, StopCheck(&is_late))
         .map(drop)
         .map_err(|error| ExecError::failed("copy files", error))
+}
+
+/// Removes the entry `name` of `directory` with everything in it.
+fn remove_whole(directory: BorrowedFd<'_>, name: &str) -> Result<(), ExecError> {
+    let removed = remove_tree(directory, OsStr::new(name));
+    match removed.map_err(|error| ExecError::failed("clear files", error))?.left {
+        0 => Ok(()),
+        left => Err(ExecError::failed("clear files", format!("{left} entries are left"))),
+    }
 }
 
 /// Freezes `tree`, in which nothing runs.

@@ -88,7 +88,7 @@ fn full_hash(text: &str) -> Option<String> {
 }
 
 /// Reads a regular file that is no link.
-fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+pub(super) fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;

@@ -1,173 +1,183 @@
-//! A worktree of a local repository, for a Cell on the host. git of the host makes it, with no configuration of the
-//! user's and no hook of the repository's.
+//! A worktree of a local repository, for a Cell on the host. git of the host checks its files out, with no configuration
+//! of the user's, no hook of the repository's and no way to another repository.
+//!
+//! Its directory in the repository is made here, as gitrepository-layout(5) has it, and appears there whole: while
+//! `git worktree add` makes one, git commands in other worktrees can fail. Its name is ours and random, so that one whose
+//! process was killed is known. Nothing else of the repository is written: no branch, no index, no configuration.
 
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use uuid::Uuid;
 
-use super::head::LocalHead;
-use crate::case::source::error::SourceFault;
+use super::group::run_in_group;
+use super::head::{LocalHead, read_text};
+use crate::case::source::error::{SourceError, SourceFault};
 use crate::evaluation::repository::git_environment::isolated_environment;
+use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_tree::remove_tree;
 
-/// How long the removal of a worktree may take.
-const REMOVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of what git says that an error quotes.
-const SAID_BYTES_MAX: usize = 4096;
-const BUFFER_BYTES: usize = 4096;
+/// The directory of a git directory in which each worktree has one.
+const WORKTREES: &str = "worktrees";
+/// The start of the names of ours. 32 digits follow.
+const NAME_START: &str = "cofferdam-cell-";
+/// The file of a worktree's directory with the path of the worktree's `.git`.
+const LINK: &str = "gitdir";
+const LINK_BYTES_MAX: u64 = 8192;
+/// The file of a worktree that leads to its directory.
+const GIT: &str = ".git";
+/// A directory without a [`LINK`] that no live process is still making is older.
+const MAKING_MAX: Duration = Duration::from_hours(1);
+/// Entries that are searched for what a killed process left.
+const SEARCHED_MAX: usize = 10_000;
+/// How often the directory of all worktrees is made anew: the removal of the last worktree removes it.
+const TRIES_MAX: u32 = 100;
+/// A setting besides those of every git of ours: a repository may leave files out of its own work tree.
+const SETTING: (&str, &str) = ("core.sparseCheckout", "false");
+/// Objects that a repository has elsewhere are not fetched.
+const VARIABLES: [(&str, &str); 2] = [("GIT_ALLOW_PROTOCOL", "none"), ("GIT_NO_LAZY_FETCH", "1")];
 
-/// A worktree. It is removed when this is dropped.
+/// A worktree. When this is dropped, the repository does not know it any more; its files are the caller's.
 #[derive(Debug)]
 pub struct CellWorktree {
-    repository: PathBuf,
-    place: PathBuf,
+    git_directory: PathBuf,
+    name: String,
 }
 
 impl CellWorktree {
-    /// Makes a worktree at HEAD of the repository at `repository`, on no branch, in `place`, which is absent or an
-    /// empty directory.
+    /// Makes the empty directory `place`, whose path is absolute, a worktree at `commit` of the repository at
+    /// `repository`, on no branch. Worktrees of ours whose files are gone are removed before.
     ///
     /// # Errors
-    /// There is no such repository, or git failed. Nothing is left.
-    pub fn add(repository: &Path, place: &Path, deadline: Deadline) -> Result<Self, SourceFault> {
-        let LocalHead { git_directory, commit } = LocalHead::of(repository)?;
-        let words = ["add", "--quiet", "--detach", "--force"].map(OsStr::new);
-        let args = [&words[..], &[place.as_os_str(), OsStr::new(&commit)]].concat();
-        if let Err(fault) = git_worktree(&git_directory, &args, deadline) {
-            // Where git was killed there may be a part; else there is nothing to remove.
-            let _ = remove(&git_directory, place);
-            return Err(fault);
+    /// There is no such repository, or git failed, or one of `ends` ended it. The repository has nothing of it, no
+    /// process is left, and `place` is empty.
+    pub fn add(
+        repository: &Path,
+        commit: &str,
+        place: &Path,
+        ends: (&CancelToken, Deadline),
+    ) -> Result<Self, SourceError> {
+        let added = LocalHead::of(repository).and_then(|LocalHead { git_directory, .. }| {
+            remove_abandoned(&git_directory);
+            remove_abandoned(&git_directory.join(WORKTREES));
+            let name = format!("{NAME_START}{}", Uuid::new_v4().simple());
+            let worktree = Self { git_directory, name };
+            worktree.make(commit, place, ends).inspect_err(|_| clear(place))?;
+            Ok(worktree)
+        });
+        added.map_err(|fault| fault.of("source"))
+    }
+
+    fn make(
+        &self,
+        commit: &str,
+        place: &Path,
+        ends: (&CancelToken, Deadline),
+    ) -> Result<(), SourceFault> {
+        let failed = |error: io::Error| SourceFault::of_step("make worktree", error);
+        self.make_directory(commit, place).map_err(failed)?;
+        let directory = self.directory();
+        let mut git = Command::new("git");
+        git.arg("--git-dir").arg(&directory).arg("--work-tree").arg(place);
+        git.args(["reset", "--hard", "--quiet", "--no-recurse-submodules"]).current_dir(place);
+        let (name, value) = SETTING;
+        git.env_clear().envs(isolated_environment([(name.to_owned(), value)])).envs(VARIABLES);
+        run_in_group(&mut git, ends)?;
+        let text = [b"gitdir: ", directory.as_os_str().as_bytes(), b"\n"].concat();
+        fs::write(place.join(GIT), text).map_err(failed)
+    }
+
+    /// Makes its directory in the repository: beside its place at first, so that it is whole when git finds it.
+    fn make_directory(&self, commit: &str, place: &Path) -> io::Result<()> {
+        let made = self.git_directory.join(&self.name);
+        fs::create_dir(&made)?;
+        let link = [place.join(GIT).as_os_str().as_bytes(), b"\n"].concat();
+        fs::write(made.join(LINK), link)?;
+        fs::write(made.join("commondir"), "../..\n")?;
+        fs::write(made.join("HEAD"), format!("{commit}\n"))?;
+        let mut moved = Err(io::ErrorKind::NotFound.into());
+        for _ in 0..TRIES_MAX {
+            match fs::create_dir(self.git_directory.join(WORKTREES)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => moved = fs::rename(&made, self.directory()),
+            }
+            if !moved.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                break;
+            }
         }
-        Ok(Self { repository: git_directory, place: place.to_owned() })
+        moved
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.git_directory.join(WORKTREES).join(&self.name)
     }
 }
 
 impl Drop for CellWorktree {
     fn drop(&mut self) {
-        if let Err(fault) = remove(&self.repository, &self.place) {
-            log::error!("a worktree is left: {fault}");
+        // git finds it whole or not at all.
+        let _ = fs::rename(self.directory(), self.git_directory.join(&self.name));
+        remove(&self.git_directory, OsStr::new(&self.name));
+        // It fails unless this was the last one.
+        let _ = fs::remove_dir(self.git_directory.join(WORKTREES));
+    }
+}
+
+/// Removes those of `directory`'s entries that are directories of worktrees of ours whose files are gone: their process
+/// was killed.
+fn remove_abandoned(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries.take(SEARCHED_MAX) {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(is_ours) && is_abandoned(&entry.path()) {
+            remove(directory, &name);
         }
     }
 }
 
-fn remove(repository: &Path, place: &Path) -> Result<(), SourceFault> {
-    let words = ["remove", "--force", "--force"].map(OsStr::new);
-    let args = [&words[..], &[place.as_os_str()]].concat();
-    git_worktree(repository, &args, Deadline::after(REMOVE_TIMEOUT))
+fn is_ours(name: &str) -> bool {
+    let digits = name.strip_prefix(NAME_START);
+    digits.is_some_and(|digits| Uuid::try_parse(digits).is_ok())
 }
 
-/// Runs `git worktree` with `args`.
-fn git_worktree(repository: &Path, args: &[&OsStr], deadline: Deadline) -> Result<(), SourceFault> {
-    let failed = |error: io::Error| SourceFault::of_step("git worktree", error);
-    let mut child = Command::new("git")
-        .arg("--git-dir")
-        .arg(repository)
-        .arg("worktree")
-        .args(args)
-        .env_clear()
-        .envs(isolated_environment([]))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let stderr = child.stderr.take();
-    let said = stderr.map_or_else(|| Ok(Some(Vec::new())), |stderr| read(stderr, deadline));
-    let status = end(&mut child, matches!(said, Ok(Some(_)))).map_err(failed)?;
-    match said.map_err(failed)? {
-        None => Err(SourceFault::TimedOut(" to make a worktree".to_owned())),
-        Some(_) if status.success() => Ok(()),
-        Some(said) => {
-            Err(SourceFault::of_step("git worktree", String::from_utf8_lossy(&said).trim()))
+fn is_abandoned(directory: &Path) -> bool {
+    let link = read_text(&directory.join(LINK), LINK_BYTES_MAX).unwrap_or_default();
+    match link.trim_end().strip_suffix("/.git") {
+        Some(place) => {
+            let found = fs::symlink_metadata(place);
+            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        }
+        None => {
+            let made = fs::symlink_metadata(directory).and_then(|metadata| metadata.modified());
+            let age = made.ok().and_then(|made| SystemTime::now().duration_since(made).ok());
+            age.is_some_and(|age| age > MAKING_MAX)
         }
     }
 }
 
-/// What git says until it ends. `None` if that takes too long.
-fn read(mut stderr: ChildStderr, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
-    let (mut said, mut buffer) = (Vec::new(), [0; BUFFER_BYTES]);
-    loop {
-        if deadline.passed() {
-            return Ok(None);
-        }
-        let mut wanted = [PollFd::new(stderr.as_fd(), PollFlags::POLLIN)];
-        let wait = PollTimeout::try_from(deadline.remaining()).unwrap_or(PollTimeout::MAX);
-        match poll(&mut wanted, wait) {
-            Ok(0) | Err(Errno::EINTR) => continue,
-            Ok(_) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let count = stderr.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(Some(said));
-        }
-        let room = SAID_BYTES_MAX.saturating_sub(said.len());
-        said.extend(buffer.iter().take(count.min(room)));
+/// Removes what is in the directory `place`.
+fn clear(place: &Path) {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        remove(place, &entry.file_name());
     }
 }
 
-/// Waits for git, which has closed its stderr or else is killed.
-fn end(child: &mut Child, has_ended: bool) -> io::Result<ExitStatus> {
-    if !has_ended {
-        child.kill()?;
-    }
-    child.wait()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    fn git(directory: &Path, args: &[&str]) {
-        let identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"];
-        let done = Command::new("git").args(identity).args(args).current_dir(directory).output();
-        let done = done.unwrap();
-        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    }
-
-    #[test]
-    fn a_worktree_is_at_head_runs_no_hook_and_is_gone_with_its_cell() {
-        let place = tempfile::tempdir().unwrap();
-        let (repository, cell) = (place.path().join("r"), place.path().join("cell"));
-        fs::create_dir_all(&repository).unwrap();
-        fs::create_dir(&cell).unwrap();
-        git(&repository, &["init", "-q", "--initial-branch=main"]);
-        fs::write(repository.join("a"), "committed").unwrap();
-        git(&repository, &["add", "a"]);
-        git(&repository, &["commit", "-qm", "first"]);
-        fs::write(repository.join("a"), "changed").unwrap();
-        let hook = repository.join(".git/hooks/post-checkout");
-        fs::create_dir_all(hook.parent().unwrap()).unwrap();
-        fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", place.path().join("ran").display()))
-            .unwrap();
-        fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let deadline = Deadline::after(Duration::from_secs(60));
-        let worktree = CellWorktree::add(&repository, &cell, deadline).unwrap();
-        assert_eq!(fs::read_to_string(cell.join("a")).unwrap(), "committed");
-        fs::write(cell.join("new"), "").unwrap();
-        drop(worktree);
-        assert!(!cell.exists() && !place.path().join("ran").exists());
-        let left = fs::read_dir(repository.join(".git/worktrees")).map_or(0, Iterator::count);
-        assert_eq!(
-            (left, fs::read_to_string(repository.join("a")).unwrap().as_str()),
-            (0, "changed")
-        );
-    }
-
-    #[test]
-    fn a_directory_without_a_repository_is_named() {
-        let place = tempfile::tempdir().unwrap();
-        let deadline = Deadline::after(Duration::from_secs(60));
-        let fault = CellWorktree::add(place.path(), &place.path().join("w"), deadline).unwrap_err();
-        let words =
-            format!("'{}' cannot be cloned: it is no git repository", place.path().display());
-        assert_eq!(fault.to_string(), words);
+/// Removes the entry `name` of `directory`, if it is there.
+fn remove(directory: &Path, name: &OsStr) {
+    let opened = File::open(directory).map_err(|error| error.to_string());
+    let removed = opened.and_then(|directory| {
+        remove_tree(directory.as_fd(), name).map_err(|error| error.to_string())
+    });
+    match removed {
+        Ok(removal) if removal.left == 0 => {}
+        Ok(removal) => log::error!("{} entries of a worktree are left", removal.left),
+        Err(error) => log::error!("a worktree is left: {error}"),
     }
 }
