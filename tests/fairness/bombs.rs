@@ -25,7 +25,7 @@ for _ in range(250):
         break
 while True: pass
 '";
-/// Starts programs that end at once.
+/// Starts programs that end at once: only the shell is there whenever one looks.
 const STORM: &str = "while :; do /bin/true & /bin/true & /bin/true & wait; done";
 /// Starts short-lived threads, more than its limit.
 const THREADS: &str = "exec python3 -Sc '
@@ -161,7 +161,7 @@ fn repeated_death_of_many_processes_does_not_delay_neighbours() {
 
 #[test]
 fn a_storm_of_short_programs_does_not_delay_neighbours() {
-    Bomb::of("short programs", STORM, 2).assert_fair();
+    Bomb::of("short programs", STORM, 1).assert_fair();
 }
 
 #[test]

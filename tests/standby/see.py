@@ -40,18 +40,21 @@ show("ioprio", libc.syscall({"x86_64": 252}.get(os.uname().machine, 31), 1, 0))
 stable = ("policy", "prio", "se.slice", "se.load.weight")
 show("sched", *[line for line in text("/proc/self/sched").splitlines() if line.startswith(stable)])
 varies = ("Vm", "Rss", "voluntary", "nonvoluntary", "HugetlbPages")
-# If init is the host's root, its signals are counted with those of every root process.
-of_root = ("SigQ",)
+# If init is the host's root, its signals are counted with those of every root process. Whether it has fallen asleep
+# again by now, and which signals wait for it until then, is chance.
+of_init = ("SigQ", "State", "SigPnd", "ShdPnd")
 for pid in ("1", "self"):
     lines = text(f"/proc/{pid}/status").splitlines()
     show(f"status {pid}", *[line for line in lines if
-                             not line.startswith(varies + (of_root if pid == "1" else ()))])
+                             not line.startswith(varies + (of_init if pid == "1" else ()))])
     for name in ("uid_map", "gid_map"):
         inside, host, count = text(f"/proc/{pid}/{name}").split()
         show(f"{name} {pid}", inside, nth("host id", host), count)
+    # Where init sleeps, if it does, is chance too.
+    momentary = () if pid == "1" else ("wchan", "syscall")
     for name in ("cgroup", "limits", "oom_score_adj", "setgroups", "comm",
                  "timerslack_ns", "personality", "loginuid", "sessionid", "coredump_filter",
-                 "cpuset", "attr/current", "environ", "cmdline", "wchan", "syscall", "root"):
+                 "cpuset", "attr/current", "environ", "cmdline", "root", *momentary):
         # Only the number of the running call: the rest are addresses.
         found = text(f"/proc/{pid}/{name}")
         show(f"{name} {pid}", *(found.split()[:1] if name == "syscall" else found.splitlines()))
@@ -66,10 +69,14 @@ for option in (3, 7, 21, 27, 30, 37, 39, 42, 52):
 died = ctypes.c_int(-1)
 show("death signal", libc.prctl(2, ctypes.byref(died), 0, 0, 0), died.value)
 
+# Of the flags of a process those that last: not executed since fork, privileges used, too many processes of the user,
+# of the kernel, random addresses, bound to processors. Others say what it does at the moment.
+lasting = 0x40 | 0x100 | 0x1000 | 0x200000 | 0x400000 | 0x4000000
 for pid in sorted(name for name in os.listdir("/proc") if name.isdigit()):
     # Parent, group, session, terminal, flags; threads, priority, nice.
     fields = text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    show(f"process {pid}", text(f"/proc/{pid}/cmdline").split("\0"), fields[1:7], fields[15:19])
+    flags = int(fields[6]) & lasting if len(fields) > 6 else None
+    show(f"process {pid}", text(f"/proc/{pid}/cmdline").split("\0"), fields[1:6], flags, fields[15:19])
     tried(f"descriptors of {pid}", lambda: sorted(os.listdir(f"/proc/{pid}/fd")))
 for fd in sorted(map(int, os.listdir("/proc/self/fd"))):
     try:

@@ -1,8 +1,9 @@
 //! A service whose stderr is a pipe that is not read.
 
-use std::io::{self, BufRead, BufReader, PipeReader, Read};
+use std::io::{self, BufRead, BufReader, PipeReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,10 @@ use nix::unistd::Pid;
 const PIPE_BYTES: i32 = 4096;
 /// How long the shutdown may take on a loaded machine: the drain, and a second for the last lines.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long the log may take to be read, and the line of a request to come if nothing else comes.
+const READ_WITHIN: Duration = Duration::from_secs(60);
+const MARK_WITHIN: Duration = Duration::from_millis(300);
 
 /// A server that is killed on drop.
 struct Serving {
@@ -91,6 +96,54 @@ impl Serving {
     }
 }
 
+/// A log that is read.
+struct Reading {
+    lines: Receiver<String>,
+    text: String,
+}
+
+impl Reading {
+    fn begin(log: BufReader<PipeReader>) -> Self {
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            let log = BufReader::new(log);
+            log.lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+        });
+        Self { lines, text: String::new() }
+    }
+
+    /// Sends requests until one of them is read in the log: nothing before it waits any more.
+    fn catch_up(&mut self, address: SocketAddr) {
+        let began = Instant::now();
+        let mut client = Client::connect(address);
+        for number in 0.. {
+            assert!(began.elapsed() < READ_WITHIN, "the log is not read to its end");
+            let mark = format!("mark-{number}.");
+            client.ask(request("GET", "/status", &format!("x-mark: {mark}\r\n")));
+            // As long as the log is full, the line of the request is dropped.
+            while let Ok(line) = self.lines.recv_timeout(MARK_WITHIN) {
+                let is_marked = line.contains(&mark);
+                self.add(&line);
+                if is_marked {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn to_the_end(mut self) -> String {
+        while let Ok(line) = self.lines.recv_timeout(READ_WITHIN) {
+            self.add(&line);
+        }
+        self.text
+    }
+
+    fn add(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+}
+
 #[test]
 fn an_unread_log_blocks_neither_requests_nor_runs_nor_signals() {
     for format in ["text", "json"] {
@@ -105,14 +158,11 @@ fn a_log_that_is_read_again_counts_its_dropped_lines() {
     for (format, dropped) in [("text", " dropped"), ("json", "\"message\":\"log lines dropped")] {
         let mut service = Serving::start(format);
         service.fill_log();
-        let log = service.log.take().unwrap();
-        let reading = thread::spawn(move || {
-            let mut text = String::new();
-            BufReader::new(log).read_to_string(&mut text).unwrap();
-            text
-        });
+        let mut reading = Reading::begin(service.log.take().unwrap());
+        // The end of the process waits a second for its reader, which may have much to read yet.
+        reading.catch_up(service.address);
         assert_eq!(service.end().code(), Some(0), "{format}");
-        let text = reading.join().unwrap();
+        let text = reading.to_the_end();
         let line = text.lines().find(|line| line.contains(dropped));
         let line = line.unwrap_or_else(|| panic!("{format}: {} bytes of log", text.len()));
         assert!(line.contains("count"), "{line}");
