@@ -11,6 +11,7 @@ use nix::sys::stat::{FileStat, SFlag, fstat};
 
 use super::error::{ExecCode, ExecError};
 use super::layout::{CellLayout, CellPlace};
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_tree::Owner;
 use cofferdam_tree::files::{
     EntryType, FileArea, FileInfo, FileLocation, FilesError, ListRange, PathRule, WorkspaceRoot,
@@ -135,7 +136,10 @@ impl CellFiles<'_> {
 
     /// Opens what is at `path` below the root. Links are followed that stay below, unless `resolve` forbids it.
     fn open(self, path: &Path, flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, Errno> {
-        let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+        let beneath = match weakened::lacks(Wall::Beneath) {
+            true => ResolveFlag::empty(),
+            false => ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS,
+        };
         let how = OpenHow::new().flags(OFlag::O_CLOEXEC | flags).resolve(beneath | resolve);
         let mut tries = (0..TRIES_MAX).map(|_| openat2(self.root, path, how));
         let done = tries.find(|opened| !matches!(opened, Err(Errno::EAGAIN | Errno::EINTR)));

@@ -24,6 +24,7 @@ use crate::case::run::{
 use crate::evaluation::cache::is_raised;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 
 /// How long the comparison of the agent's work may take.
 const DIFFERENCE_TIMEOUT: Duration = Duration::from_mins(2);
@@ -150,12 +151,16 @@ impl Trial<'_> {
     ) -> Result<(), TrialStop> {
         let inputs = GradeInputs { env: env.clone(), hidden: source.hidden() };
         let mut scores: Vec<GraderScore> = Vec::new();
+        let mut used = None;
         for grader in self.host.graders() {
-            let fresh = cell.grader_cell();
+            let fresh = used.take().map_or_else(|| cell.grader_cell(), Ok);
             let fresh = fresh.map_err(|error| TrialStop::of_cell(TrialStep::Grade, &error))?;
             let recorded = RecordedCell::new(&*fresh, self.commands, TrialStep::Grade);
             let graded = grader.grade(&recorded, &inputs);
-            fresh.stop();
+            match weakened::lacks(Wall::Fresh) {
+                true => used = Some(fresh),
+                false => fresh.stop(),
+            }
             scores.extend(graded.map_err(|error| TrialStop::of_grade(&error))?);
             self.check()?;
         }

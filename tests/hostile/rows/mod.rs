@@ -1,5 +1,6 @@
 //! The rows, by group.
 
+mod cases;
 mod engine;
 mod files;
 mod kernel;
@@ -23,6 +24,7 @@ pub fn all() -> impl Iterator<Item = Row> {
         engine::ROWS,
         engine::egress::requests::ROWS,
         engine::evaluations::ROWS,
+        cases::ROWS,
     ];
     groups.into_iter().flatten().copied()
 }

@@ -19,6 +19,7 @@ use crate::evaluation::trees::{
 use crate::executor::SandboxExecutor;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_sandbox::engine::DiskSpace;
 use cofferdam_tree::{Owner, StopCheck, copy_selected, remove_tree};
 
@@ -195,7 +196,11 @@ pub(super) fn freeze(tree: PhaseTree) -> Result<CellBase, ExecError> {
 
 /// What the commands of a Cell may use on its disk.
 fn own_room(limits: &StepLimits) -> DiskSpace {
-    DiskSpace { bytes: limits.disk_bytes_max.max(DISK_BYTES_MIN), inodes: INODES_MAX }
+    let bytes = match weakened::lacks(Wall::Quota) {
+        true => SOURCE_LIMITS.bytes_max,
+        false => limits.disk_bytes_max.max(DISK_BYTES_MIN),
+    };
+    DiskSpace { bytes, inodes: INODES_MAX }
 }
 
 fn failed(step: &'static str, failure: &SetupFailure) -> ExecError {

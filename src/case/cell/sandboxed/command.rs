@@ -10,6 +10,7 @@ use crate::case::cell::plan::{CellExecutorKind, CellSettings, StepLimits};
 use crate::case::cell::request::{CASE_VARIABLE, CellStep, ExecRequest, StepAccess};
 use crate::case::cell::result::{ExecResult, StepControls, StepUsage};
 use crate::egress::EgressGrant;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
     Bind, ExcessOutput, Limits, NotStarted, RunReport, RunSpec, SetupFailure, StdinSource,
 };
@@ -30,8 +31,12 @@ pub(super) fn spec(
     settings: &CellSettings,
 ) -> Result<RunSpec, ExecError> {
     let CellStep { argv, mut env, cwd } = step;
+    if weakened::lacks(Wall::Clean) {
+        env.extend(std::env::vars());
+    }
     let StepAccess { shows_case, egress } = &request.access;
-    let case_dir = settings.case_dir.as_ref().filter(|_| *shows_case);
+    let shows_case = *shows_case || weakened::lacks(Wall::Hidden);
+    let case_dir = settings.case_dir.as_ref().filter(|_| shows_case);
     if case_dir.is_some() {
         env.insert(CASE_VARIABLE.to_owned(), CASE_DIRECTORY.to_owned());
     }

@@ -7,6 +7,7 @@ use super::hidden::{HiddenFiles, hidden};
 use crate::case::cell::{CellExecutor, ExecCode, ExecError};
 use crate::case::file::InjectedFile;
 use crate::case::grade::grader::GradeError;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_tree::files::EntryType;
 
 /// The most files of one grader.
@@ -35,12 +36,15 @@ pub fn inject_files(
         return Ok(());
     }
     let sources = HiddenFiles::open(directory)?;
-    let writes = planned_writes(&sources, files)?;
+    let mut writes = planned_writes(&sources, files)?;
     check_destinations(&writes)?;
     let tops: Vec<String> =
         files.iter().map(|file| text(&file.destination)).collect::<Result<_, _>>()?;
-    for path in planned_removals(&tops, &entries_above(cell, &tops)?) {
-        cell.remove(&path)?;
+    let in_the_way = planned_removals(&tops, &entries_above(cell, &tops)?);
+    if weakened::lacks(Wall::Replaced) {
+        writes.retain(|write| !in_the_way.contains(&write.destination));
+    } else {
+        in_the_way.iter().try_for_each(|path| cell.remove(path))?;
     }
     for InjectedWrite { source, destination } in &writes {
         let file = sources.read(source)?;

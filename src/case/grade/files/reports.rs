@@ -9,6 +9,7 @@ use crate::case::grade::counted::CountedTests;
 use crate::case::grade::grader::GradeError;
 use crate::case::grade::junit::{JunitTally, REPORT_BYTES_MAX};
 use cofferdam_core::values::glob::Globs;
+use cofferdam_core::weakened::{self, Wall};
 
 /// The most bytes of all reports of a grader.
 const REPORTS_BYTES_MAX: u64 = 256 << 20;
@@ -126,6 +127,9 @@ pub fn is_about_file(code: ExecCode) -> bool {
 /// # Errors
 /// As [`read_reports`].
 pub fn remove_reports(cell: &dyn CellExecutor, patterns: &ReportPatterns) -> Result<(), ExecError> {
+    if weakened::lacks(Wall::Restored) {
+        return Ok(());
+    }
     for report in patterns.find(cell)? {
         cell.remove(&report.path)?;
     }

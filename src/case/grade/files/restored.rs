@@ -3,6 +3,7 @@
 use super::reports::ReportPatterns;
 use crate::case::file::{GraderKind, InjectedFile};
 use crate::case::grade::grader::GradeError;
+use cofferdam_core::weakened::{self, Wall};
 
 /// Patterns of what the agent left that a grader of `kind` has to find as the agent got it: reports, which only tests
 /// write, and the destinations of hidden files with all that is in them.
@@ -21,7 +22,7 @@ pub fn restored_patterns(kind: &GraderKind) -> Result<Vec<String>, GradeError> {
         | GraderKind::Unsupported { .. } => (&[], &[]),
     };
     let mut patterns = ReportPatterns::parse(reports)?.texts().to_vec();
-    for file in inject {
+    for file in inject.iter().filter(|_| !weakened::lacks(Wall::Replaced)) {
         let plain = globset::escape(&file.destination.to_string_lossy());
         patterns.extend([format!("{plain}/**"), plain]);
     }

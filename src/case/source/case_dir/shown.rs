@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::listing::{CaseListing, FileIdentity, ListedKind};
 use crate::case::file::{Case, CaseOracle, GraderKind, HarnessKind, InjectedFile};
+use cofferdam_core::weakened::{self, Wall};
 
 /// How many links are followed for one path, as the kernel has it.
 const LINKS_MAX: usize = 40;
@@ -12,6 +13,9 @@ const LINKS_MAX: usize = 40;
 /// The paths that nothing but graders, the oracle and harnesses may see: all that they name, and the case file, whose
 /// name is `case_file`. They are below the directory of the Case.
 pub fn hidden_names(case: &Case, case_file: &Path) -> BTreeSet<PathBuf> {
+    if weakened::lacks(Wall::Hidden) {
+        return BTreeSet::new();
+    }
     let mut hidden = BTreeSet::from([case_file.to_owned()]);
     // With fixtures the files of graders are in another repository. A file of the same name is not shown either.
     for grader in &case.graders {
