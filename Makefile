@@ -6,7 +6,8 @@ SYSTEM_PATH = /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 NEEDED = make:make gcc:gcc g++:g++ python3:python3 node:nodejs ruby:ruby php:php-cli \
 	javac:default-jdk-headless /usr/share/java/gson.jar:libgoogle-gson-java bwrap:bubblewrap \
 	curl:curl openssl:openssl strace:strace update-ca-certificates:ca-certificates \
-	podman:podman runc:runc busybox:busybox-static /usr/share/doc/python3-venv/copyright:python3-venv
+	podman:podman runc:runc busybox:busybox-static /usr/share/doc/python3-venv/copyright:python3-venv \
+	/usr/lib/python3/dist-packages/pytest/__init__.py:python3-pytest
 # Debian has no uv. It comes as a package of Python, into a directory of its own, which sandboxes see.
 UV = uv==0.13.9
 UV_DIR = /usr/local/lib/uv

@@ -1,9 +1,10 @@
 //! Agents that forge the outcomes of tests, against the graders `pytest` and `swebench`.
 //!
-//! `make test-case-forgers` runs them: it names a folder with the packages of pytest in `CASE_PYTEST`. With
+//! `make test-case-forgers` runs them all: it names a folder with the packages of pytest in `CASE_PYTEST`. With
 //! `COFFERDAM_WITHOUT` in a weakened build, the forgers that need the removed wall have to gain instead.
 
 mod graded_cell;
+mod short;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -44,6 +45,17 @@ pub struct Forger {
     /// Other files.
     pub files: BTreeMap<String, String>,
     wins_without: Vec<String>,
+}
+
+impl Forger {
+    /// The tested module as it leaves it.
+    pub fn whole_module(&self) -> String {
+        let indented: String = self.add.lines().map(|line| format!("    {line}\n")).collect();
+        format!(
+            "{}\n\ndef sub(a, b):\n    return a - b\n\n\ndef add(a, b):\n{indented}\n    return 0\n",
+            self.module
+        )
+    }
 }
 
 fn forgers() -> Vec<Forger> {
