@@ -59,7 +59,7 @@ WEAKENED = $(TARGET_DIR)/weakened/cofferdam
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-kills test-overlays test-minimal test-builds bench-builds test-langs test-toolchains \
 	hostile hostile-soak weakened weakened-build demo test-examples test-metrics test-egress-clients egress-clients test-case-forgers bench bench-docs config-docs bench-langs soak \
-	soak-jobs firecracker-guests fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
+	soak-jobs soak-cases firecracker-guests fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -136,11 +136,13 @@ test: deps lint build ## Lint and run every test against the release binary (as 
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
 	$(MAKE) test-v2
 
-test-kills: ## Kill the service KILLS times while a workspace is saved, and while evaluations run (as root)
+test-kills: ## Kill the service KILLS times while a workspace is saved, and while evaluations and Cases run (as root)
 	PERSISTENCE_KILLS=$(KILLS) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --test engine -- \
 		a_killed_service_loses_only_what_came_after_the_last_save --nocapture
 	EVALUATION_KILLS=$(KILLS) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --test evaluations -- \
 		a_killed_service_keeps_what_ended_interrupts_what_ran_and_leaves_nothing --nocapture
+	CASE_KILLS=$(KILLS) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --test cases -- \
+		a_run_that_is_killed_loses_no_cell_and_leaves_nothing_alive --nocapture
 
 OVERLAY_CASES = 10000
 
@@ -191,7 +193,7 @@ weakened: deps weakened-build ## Attack a build without each of the WALLS: the r
 demo: deps build ## Start the service, post a solution in each language and print the answers
 	python3 ci/demo.py $(BINARY)
 
-test-examples: deps build ## Evaluate the example tasks, which are real repositories, with and without their solutions
+test-examples: deps build ## Evaluate the example tasks and run the example Cases, which are real repositories, with and without solutions
 	ci/test_examples.sh $(BINARY)
 
 test-metrics: deps build ## Check /metrics with Prometheus' parsers and lints and a real Prometheus
@@ -230,6 +232,12 @@ JOBS_MANY = 2000
 soak-jobs: deps build ## Kill the service JOBS_KILLS times while jobs run, and queue JOBS_MANY at once
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 JOBS_KILLS=$(JOBS_KILLS) JOBS_MANY=$(JOBS_MANY) \
 		$(CARGO) test --locked --test jobs -- --nocapture killed:: many::
+
+CASE_CELLS = 200
+
+soak-cases: deps build ## Run CASE_CELLS Cells of a Case, 20 at a time, and look for leaks
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 CASE_CELLS=$(CASE_CELLS) \
+		$(CARGO) test --locked --test cases -- --nocapture trials::many::
 
 fuzz-tool:
 	cargo-fuzz --version >/dev/null 2>&1 || ($(INSTALL) $(CARGO_FUZZ))

@@ -30,6 +30,26 @@ pub mod cases {
     //! [`SandboxedCell`] runs each command in a sandbox, a [`LocalCell`] on the host, a [`ContainerCell`] in a container.
     //! A [`Provisioner`] makes its environment, a [`Harness`] lets an agent work in it, and a [`Grader`] judges its files. All
     //! three see it through [`Executor`] alone, so that whatever implements one of these traits can take the place of ours.
+    //!
+    //! A [`TrialBench`] runs trials of a Case with such parts:
+    //!
+    //! ```no_run
+    //! use std::sync::Arc;
+    //!
+    //! use cofferdam::cases::{CancelToken, NopHarness, OwnParts, TrialBench};
+    //!
+    //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    //! // First, while there is one thread: without privileges sandboxes need it.
+    //! cofferdam::jobs::enter_user_namespace();
+    //! let own = OwnParts { harness: Some(Arc::new(NopHarness)), ..OwnParts::default() };
+    //! let bench = TrialBench::builder("cases/fix-add", "runs").own(own).build()?;
+    //! let result = bench.run("mine", "m", &CancelToken::new()?)?;
+    //! println!("{} {:?}", result.end.status.word(), result.end.overall_score);
+    //! # Ok(())
+    //! # }
+    //! ```
+    //!
+    //! `examples/own` has a complete program for each trait.
 
     pub use crate::case::cell::{
         AgentDifference, AgentSeat, CellBase, CellDescription, CellEntry, CellExecutor as Executor,
@@ -53,6 +73,18 @@ pub mod cases {
         BuiltInProvisioner, PassedVariables, ProvisionError, ProvisionPlaces, ProvisionRequest,
         ProvisionedEnvironment, Provisioner, provision_timeout,
     };
+    pub use crate::case::run::{
+        AgentEntry, CellEnd, CellFault, CellResult, CellStatus, CellTiming, CellWarning,
+        ExecutorEntry, PlannedCell, ProvisionEntry, ScoreEntry,
+    };
+    pub use crate::case::trial::{
+        CellMaker, OwnCell, OwnCellRequest, OwnParts, TrialBench, TrialBenchBuilder,
+        TrialBenchError,
+    };
+    pub use crate::evaluation::patch::{PatchError, WrittenPatch};
+    pub use crate::evaluation::result::OmittedPath;
+    pub use cofferdam_core::sync::cancel::CancelToken;
+    pub use cofferdam_core::values::deadline::Deadline;
     pub use cofferdam_tree::files::EntryType;
 }
 

@@ -165,3 +165,38 @@ pub trait CellExecutor: Send + Sync + fmt::Debug {
     /// The Cell is not started, or is stopped.
     fn describe(&self) -> Result<CellDescription, ExecError>;
 }
+
+/// So that a wrapper of executors can have a box of one.
+impl<E: CellExecutor + ?Sized> CellExecutor for Box<E> {
+    fn start(&self) -> Result<(), ExecError> {
+        (**self).start()
+    }
+
+    fn run(&self, request: &ExecRequest) -> Result<ExecResult, ExecError> {
+        (**self).run(request)
+    }
+
+    fn put(&self, path: &str, content: &[u8], mode: u32) -> Result<(), ExecError> {
+        (**self).put(path, content, mode)
+    }
+
+    fn get(&self, path: &str) -> Result<Vec<u8>, ExecError> {
+        (**self).get(path)
+    }
+
+    fn remove(&self, path: &str) -> Result<(), ExecError> {
+        (**self).remove(path)
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
+        (**self).list(path)
+    }
+
+    fn stop(&self) {
+        (**self).stop();
+    }
+
+    fn describe(&self) -> Result<CellDescription, ExecError> {
+        (**self).describe()
+    }
+}

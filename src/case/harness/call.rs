@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::end::{HarnessEnd, HarnessError};
 use super::trace::HarnessTrace;
@@ -30,6 +31,16 @@ pub trait Harness: Send + Sync + fmt::Debug {
         cell: &dyn CellExecutor,
         call: &HarnessCall<'_>,
     ) -> Result<HarnessEnd, HarnessError>;
+}
+
+impl<H: Harness + ?Sized> Harness for Arc<H> {
+    fn work(
+        &self,
+        cell: &dyn CellExecutor,
+        call: &HarnessCall<'_>,
+    ) -> Result<HarnessEnd, HarnessError> {
+        (**self).work(cell, call)
+    }
 }
 
 /// One call of a harness.

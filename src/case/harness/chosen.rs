@@ -52,7 +52,8 @@ pub struct ChosenHarness {
 }
 
 impl ChosenHarness {
-    fn without_network(harness: impl Harness + 'static) -> Self {
+    /// `harness` with the time of those that say nothing of it, and without a network.
+    pub fn without_network(harness: impl Harness + 'static) -> Self {
         Self { harness: Box::new(harness), timeout: TIMEOUT_DEFAULT, egress: None }
     }
 

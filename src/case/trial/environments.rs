@@ -2,17 +2,18 @@
 
 use super::error::{TrialStep, TrialStop};
 use super::host::TrialHost;
+use super::own::{OwnCell, check_places};
 use super::recorded::RecordedCell;
 use super::settings::EnvChanges;
 use super::sources::{SOURCE_TIMEOUT, SharedEnvironment, SourceBase, stop_of};
 use crate::case::cell::{
-    CellBase, CellDescription, CellExecutor, CellExecutorKind, ExecError, SandboxedCell, TrialCell,
+    CellBase, CellDescription, CellExecutor, CellExecutorKind, ExecError, HostCell, HostTrialCell,
+    SandboxedCell, TrialCell,
 };
 use crate::case::file::CaseEnvironment;
 use crate::case::provision::{
-    BuiltInProvisioner, PassedVariables, ProvisionKey, ProvisionNetwork, ProvisionPlaces,
-    ProvisionRequest, ProvisionedEnvironment, Provisioner, ReachedHosts, SharedProvision,
-    provision_timeout, selected_variables,
+    PassedVariables, ProvisionKey, ProvisionNetwork, ProvisionPlaces, ProvisionRequest,
+    ProvisionedEnvironment, ReachedHosts, SharedProvision, provision_timeout, selected_variables,
 };
 use crate::case::run::CellLog;
 use crate::case::source::CellWorktree;
@@ -78,7 +79,7 @@ impl TrialHost {
             return Ok(ProvisionedCell { cell, environment: None, key: None, is_shared: false });
         };
         let inputs = self.inputs(environment)?;
-        if !environment.share || self.settings().executor != CellExecutorKind::Sandboxed {
+        if !environment.share || !self.shares_files() {
             let cell = self.started(&source.base, source, cancel)?;
             let made = self.provision(cell.as_executor(), environment, &inputs, commands)?;
             keep_caches(&*cell)?;
@@ -108,12 +109,39 @@ impl TrialHost {
         source: &SourceBase,
         cancel: &CancelToken,
     ) -> Result<Box<dyn TrialCell>, TrialStop> {
-        let Some(cell) = self.host_cell(source, cancel)? else {
-            return Ok(Box::new(self.sandboxed(base, source, cancel)?));
+        let cell = match self.own_cell(base, source, cancel)? {
+            Some(OwnCell::Directories(cell)) => {
+                let settings = self.cell_settings(source);
+                self.in_directories(HostCell::Own(cell), settings, cancel)
+            }
+            Some(OwnCell::Whole(cell)) => {
+                let started = cell.as_executor().start();
+                started.map_err(|error| TrialStop::of_cell(TrialStep::Start, &error))?;
+                return Ok(cell);
+            }
+            None => match self.host_cell(source, cancel)? {
+                Some(cell) => cell,
+                None => return Ok(Box::new(self.sandboxed(base, source, cancel)?)),
+            },
         };
+        self.start_in_directories(&cell, source, cancel)?;
+        Ok(Box::new(cell))
+    }
+
+    /// Starts `cell` and puts the source into its sandbox.
+    fn start_in_directories(
+        &self,
+        cell: &HostTrialCell,
+        source: &SourceBase,
+        cancel: &CancelToken,
+    ) -> Result<(), TrialStop> {
         let failed = |error: ExecError| TrialStop::of_cell(TrialStep::Start, &error);
         cell.as_executor().start().map_err(failed)?;
-        let CellDescription { sandbox, .. } = cell.as_executor().describe().map_err(failed)?;
+        let described = cell.as_executor().describe().map_err(failed)?;
+        if self.has_own_cells() {
+            check_places(&described, &self.settings().scratch).map_err(failed)?;
+        }
+        let CellDescription { sandbox, .. } = described;
         match source.source.worktree_of() {
             Some(repository) => {
                 let commit = source.source.commit().unwrap_or_default();
@@ -123,7 +151,7 @@ impl TrialHost {
             }
             None => source.copy_to(&sandbox)?,
         }
-        Ok(Box::new(cell))
+        Ok(())
     }
 
     fn sandboxed(
@@ -157,7 +185,7 @@ impl TrialHost {
             deadline: Deadline::after(provision_timeout(environment)),
         };
         let recorded = RecordedCell::new(cell, commands, TrialStep::Provision);
-        let made = BuiltInProvisioner.provision(&recorded, &request);
+        let made = self.provisioner().provision(&recorded, &request);
         made.map_err(|error| TrialStop::of_provision(&error))
     }
 

@@ -1,20 +1,22 @@
 //! What all Cells of a run share: sandboxes, the source, environments.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{TrialStep, TrialStop};
+use super::own::{CellMaker, OwnCell, OwnCellRequest, OwnParts};
 use super::settings::{EnvChanges, TrialParts, TrialSettings, seconds};
 use super::sources::{SOURCE_TIMEOUT, SharedEnvironment, SourceBase};
 use crate::case::cell::{
-    CellExecutor, CellExecutorKind, CellSettings, ContainerCaches, ContainerCell, ContainerHost,
-    ContainerSettings, DifferenceRules, ExecCode, ExecError, HostCell, HostTrialCell, LocalCell,
-    LocalSettings, StepLimits,
+    CellBase, CellExecutor, CellExecutorKind, CellSettings, ContainerCaches, ContainerCell,
+    ContainerHost, ContainerSettings, DifferenceRules, ExecCode, ExecError, HostCell,
+    HostTrialCell, LocalCell, LocalSettings, StepLimits,
 };
 use crate::case::file::{Case, CaseEnvironment};
 use crate::case::grade::{GradeError, Grader};
-use crate::case::harness::{ChosenHarness, HarnessError, HarnessSetup, HarnessTerms};
-use crate::case::provision::ProvisionStore;
+use crate::case::harness::{ChosenHarness, Harness, HarnessError, HarnessSetup, HarnessTerms};
+use crate::case::provision::{BuiltInProvisioner, ProvisionStore, Provisioner};
 use crate::case::source::set_up;
 use crate::executor::SandboxExecutor;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -35,16 +37,47 @@ pub struct TrialHost {
     sources: ProvisionStore<Arc<SourceBase>>,
     environments: ProvisionStore<SharedEnvironment>,
     caches: Option<ContainerCaches>,
+    provisioner: Box<dyn Provisioner>,
+    own_harness: Option<Arc<dyn Harness>>,
+    own_cells: Option<OwnCells>,
+}
+
+/// Makes Cells in place of ours.
+struct OwnCells(Box<CellMaker>);
+
+impl fmt::Debug for OwnCells {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("OwnCells").finish_non_exhaustive()
+    }
 }
 
 impl TrialHost {
     /// What the Cells of a Case share. Nothing is prepared before the first needs it.
     pub fn new(settings: TrialSettings, parts: TrialParts) -> Self {
-        let graders = super::graders::graders_of(&settings.case);
+        Self::with_own(settings, parts, OwnParts::default())
+    }
+
+    /// The same with parts of another's making.
+    pub fn with_own(settings: TrialSettings, parts: TrialParts, own: OwnParts) -> Self {
+        let OwnParts { provisioner, harness: own_harness, graders, executor } = own;
+        let graders = graders.unwrap_or_else(|| super::graders::graders_of(&settings.case));
         let rules = super::graders::difference_rules(&settings.case, settings.directory());
         let (sources, environments) =
             (ProvisionStore::new(KEPT_MAX), ProvisionStore::new(KEPT_MAX));
-        Self { settings, parts, graders, rules, sources, environments, caches: None }
+        let provisioner = provisioner.unwrap_or_else(|| Box::new(BuiltInProvisioner));
+        let own_cells = executor.map(OwnCells);
+        Self {
+            settings,
+            parts,
+            graders,
+            rules,
+            sources,
+            environments,
+            provisioner,
+            own_harness,
+            own_cells,
+            caches: None,
+        }
     }
 
     /// The same, keeping the caches of containers in `directory`: at most `bytes_max` bytes of all tokens together.
@@ -89,6 +122,9 @@ impl TrialHost {
     /// # Errors
     /// It cannot be used here.
     pub fn harness(&self, name: &str) -> Result<ChosenHarness, HarnessError> {
+        if let Some(own) = &self.own_harness {
+            return Ok(ChosenHarness::without_network(Arc::clone(own)));
+        }
         let settings = &self.settings;
         let terms = HarnessTerms {
             egress: settings.egress.clone(),
@@ -102,6 +138,23 @@ impl TrialHost {
             jobs: self.parts.jobs.as_ref(),
         };
         ChosenHarness::find(name, self.case(), setup)
+    }
+
+    /// The Cell of another's executor over `base`, not started; `None` if there is no such executor.
+    ///
+    /// # Errors
+    /// It makes none.
+    pub(super) fn own_cell(
+        &self,
+        base: &CellBase,
+        source: &SourceBase,
+        cancel: &CancelToken,
+    ) -> Result<Option<OwnCell>, TrialStop> {
+        let Some(OwnCells(make)) = &self.own_cells else { return Ok(None) };
+        let settings = &self.cell_settings(source);
+        let (trees, scratch) = (&self.parts.trees, self.settings.scratch.as_path());
+        let made = make(OwnCellRequest { settings, base, trees, scratch, cancel });
+        made.map(Some).map_err(|error| TrialStop::of_cell(TrialStep::Start, &error))
     }
 
     /// The Cell of an executor whose Cells are directories, not started; `None` for sandboxes.
@@ -129,8 +182,16 @@ impl TrialHost {
                 HostCell::Container { cell, has_agent }
             }
         };
-        let trees = self.parts.trees.clone();
-        Ok(Some(HostTrialCell::new(host_cell, trees, cell, cancel.clone())))
+        Ok(Some(self.in_directories(host_cell, cell, cancel)))
+    }
+
+    pub(super) fn in_directories(
+        &self,
+        host_cell: HostCell,
+        settings: CellSettings,
+        cancel: &CancelToken,
+    ) -> HostTrialCell {
+        HostTrialCell::new(host_cell, self.parts.trees.clone(), settings, cancel.clone())
     }
 
     fn container_settings(&self, cell: &CellSettings) -> Result<ContainerSettings, TrialStop> {
@@ -186,6 +247,19 @@ impl TrialHost {
     /// The environment to make, if any: a block that is switched off makes none.
     pub(super) fn environment(&self) -> Option<&CaseEnvironment> {
         self.case().environment.as_ref().filter(|environment| environment.venv)
+    }
+
+    pub(super) fn has_own_cells(&self) -> bool {
+        self.own_cells.is_some()
+    }
+
+    /// Whether the Cells of a run begin with the same files: those of our sandboxes do.
+    pub(super) fn shares_files(&self) -> bool {
+        !self.has_own_cells() && self.settings.executor == CellExecutorKind::Sandboxed
+    }
+
+    pub(super) fn provisioner(&self) -> &dyn Provisioner {
+        &*self.provisioner
     }
 
     pub(super) fn settings(&self) -> &TrialSettings {

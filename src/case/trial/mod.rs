@@ -1,21 +1,25 @@
 //! Trials: one Cell from its source to its grade.
 //!
 //! Source, start, provision, setup, agent, grade. [`TrialHost`] has what the Cells of a Case share,
-//! [`TrialRunner`] runs one attempt.
+//! [`TrialRunner`] runs one attempt. [`TrialBench`] is the door of the library.
 
 mod attempt;
+mod bench;
 mod digest;
 mod environments;
 mod error;
 mod graders;
 mod host;
+mod own;
 mod recorded;
 mod runner;
 mod settings;
 mod sources;
 
+pub use bench::{TrialBench, TrialBenchBuilder, TrialBenchError};
 pub use digest::inputs_digest;
 pub use error::TrialStop;
 pub use host::TrialHost;
+pub use own::{CellMaker, OwnCell, OwnCellRequest, OwnParts};
 pub use runner::TrialRunner;
 pub use settings::{TrialParts, TrialSettings};

@@ -7,7 +7,7 @@ mod containers;
 mod document;
 pub mod doors;
 mod ends;
-mod engine;
+pub mod engine;
 mod entries;
 mod files;
 mod lasting;

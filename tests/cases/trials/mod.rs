@@ -3,6 +3,8 @@
 mod ends;
 mod grades;
 mod kills;
+mod many;
+mod own;
 mod scene;
 mod special_files;
 mod worktrees;

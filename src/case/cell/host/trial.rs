@@ -44,6 +44,8 @@ pub enum HostCell {
         /// Whether the agent works in it.
         has_agent: bool,
     },
+    /// Another's executor, which keeps its sandbox and environment where its description says.
+    Own(Box<dyn CellExecutor>),
 }
 
 /// A Cell in a directory of the host, for a trial.
@@ -94,6 +96,7 @@ impl HostTrialCell {
         match &self.cell {
             HostCell::Local(cell) => &**cell,
             HostCell::Container { cell, .. } => &**cell,
+            HostCell::Own(cell) => &**cell,
         }
     }
 
@@ -216,7 +219,7 @@ impl TrialCell for HostTrialCell {
 
     fn keep_caches(&self) -> Result<(), ExecError> {
         match &self.cell {
-            HostCell::Local(_) => Ok(()),
+            HostCell::Local(_) | HostCell::Own(_) => Ok(()),
             HostCell::Container { cell, .. } => cell.keep_caches(),
         }
     }
