@@ -180,3 +180,29 @@ fn links_may_not_leave_the_directory_of_the_case() {
     let wanted = [("graders[0].inject[1]", "unsafe_path"), ("graders[0].inject[2]", "not_found")];
     assert_eq!(errors(here.path()), wanted.map(|(path, code)| (path.into(), code.into())));
 }
+
+#[test]
+fn the_example_cases_lack_only_what_is_fetched() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cases");
+    let mut found = 0;
+    for example in fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()) {
+        if !example.is_dir() {
+            continue;
+        }
+        let here = tempfile::tempdir().unwrap();
+        for file in fs::read_dir(&example).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.is_file() {
+                fs::copy(&file, here.path().join(file.file_name().unwrap())).unwrap();
+            }
+        }
+        // What fetch.sh makes.
+        fs::create_dir(here.path().join("repository")).unwrap();
+        for fetched in ["solution.patch", "zeros_test.go"] {
+            fs::write(here.path().join(fetched), "").unwrap();
+        }
+        let (code, report) = validate(here.path());
+        assert_eq!((code, &report["cells"]), (0, &json!(2)), "{}: {report}", example.display());
+        found += 1;
+    }
+    assert_eq!(found, 3);
+}
