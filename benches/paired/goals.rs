@@ -226,6 +226,37 @@ pub const ROWS: &[Row] = &[
         Unit::Mebibytes,
         24.0,
     ),
+    ratio("case_run_prepared", "`sh -c :` in a sandboxed Cell ÷ `/run` of `:`", Some(AtMost(1.2))),
+    ratio(
+        "case_run_new",
+        "`sh -c :` in a sandboxed Cell ÷ `/run` of `:`, `STANDBY_MAX=0`",
+        Some(AtMost(1.2)),
+    ),
+    ratio("case_run_local", "`sh -c :` in a local Cell ÷ in a sandboxed one", None),
+    ratio("case_run_container", "`sh -c :` in a container's Cell ÷ in a sandboxed one", None),
+    millis(
+        "case_begin",
+        "a Cell over a snapshot of 5,000 files begins (B: of 50)",
+        Some(AtMost(10.0)),
+    ),
+    ratio(
+        "case_begin_many",
+        "a Cell over a snapshot of 5,000 files begins ÷ of 50",
+        Some(AtMost(2.0)),
+    ),
+    millis(
+        "case_time_sandboxed",
+        "200 sessions of a command in a sandboxed Cell are dead − its time limit",
+        Some(AtMost(50.0)),
+    ),
+    millis("case_time_local", "the same in a local Cell", Some(AtMost(200.0))),
+    millis("case_time_container", "the same in a container's Cell", Some(AtMost(200.0))),
+    ratio(
+        "case_share",
+        "trials 2 to 10 of a Case with a venv ÷ the first, which makes it",
+        Some(AtMost(0.25)),
+    ),
+    ratio("case_source", "ten trials over 3,000 files ÷ one", Some(AtMost(2.0))),
 ];
 
 /// The row of this key, and its place in the table.

@@ -20,7 +20,7 @@ use crate::report::Report;
 pub type Family = (&'static str, fn(&mut Report));
 
 /// The families in order of execution; `FAMILIES` selects some.
-pub const FAMILIES: [Family; 13] = [
+pub const FAMILIES: [Family; 14] = [
     ("runs", runs::measure),
     ("exec", exec::measure),
     ("idle", idle::measure),
@@ -34,4 +34,5 @@ pub const FAMILIES: [Family; 13] = [
     ("engine", engine::measure),
     ("egress", engine::egress::measure),
     ("evaluations", evaluations::measure),
+    ("cases", evaluations::cases::measure),
 ];

@@ -1,5 +1,6 @@
 //! Evaluations over HTTP, with the goals of issue 17.
 
+pub mod cases;
 mod ends;
 mod memory;
 mod scene;
