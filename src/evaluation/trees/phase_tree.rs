@@ -275,9 +275,9 @@ impl PhaseTree {
     ///
     /// # Errors
     /// A file is open for writing, or a step failed.
-    pub fn freeze(mut self, stop: StopCheck<'_>) -> Result<FrozenFiles, SetupFailure> {
-        let chain = self.fs.freeze(stop).map_err(failure)?;
-        let Self { host_id, makers, .. } = self;
+    pub fn freeze(self, stop: StopCheck<'_>) -> Result<FrozenFiles, SetupFailure> {
+        let Self { fs, host_id, makers, .. } = self;
+        let chain = fs.into_frozen(stop).map_err(failure)?;
         Ok(FrozenFiles { chain, host_id, makers })
     }
 

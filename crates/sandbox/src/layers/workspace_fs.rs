@@ -199,6 +199,29 @@ impl WorkspaceFs {
         Ok(self.chain())
     }
 
+    /// Freezes the files as they are, of a workspace that is needed no more and in which nothing runs. Nothing is copied, and
+    /// no layer is made for later changes.
+    ///
+    /// # Errors
+    /// As [`WorkspaceFs::freeze`], but the workspace is gone.
+    pub fn into_frozen(mut self, stop: StopCheck<'_>) -> Result<FrozenChain, LayerError> {
+        let used = self.own_used()?;
+        let mut chain = self.chain();
+        if self.is_unchanged(used) {
+            return Ok(chain);
+        }
+        self.top.freeze_below(&self.view)?;
+        self.view.close()?;
+        chain.layers.push(Arc::new(FrozenLayer::new(self.top, used)));
+        if chain.layers.len() > DEPTH_MAX {
+            let squashed = merge::squash(&self.context, &mut chain.layers, &chain.trees, stop);
+            if chain.layers.len() > 2 * DEPTH_MAX {
+                squashed?;
+            }
+        }
+        Ok(chain)
+    }
+
     /// Copies what was written since the last time that the files were frozen, while the caller keeps
     /// programs from running. The workspace goes on with its layers as they are.
     pub fn copy_top(&self, stop: StopCheck<'_>) -> Result<FrozenChain, LayerError> {

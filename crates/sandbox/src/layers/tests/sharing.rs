@@ -52,6 +52,29 @@ fn nothing_is_frozen_while_a_file_is_open_for_writing() {
 }
 
 #[test]
+fn the_files_of_a_workspace_that_is_needed_no_more_are_frozen_without_another_layer() {
+    if !is_root() {
+        return;
+    }
+    let mut fs = workspace();
+    let mut chains = Vec::new();
+    // More layers than an overlay takes.
+    for number in 0..70 {
+        write(&fs, &format!("workspace/{number}"), b"content").unwrap();
+        let before = listing(&fs, fs.host_id().id());
+        let depth = fs.chain().depth();
+        let chain = fs.into_frozen(StopCheck::never()).unwrap();
+        assert!(chain.depth() == depth + 1 || chain.depth() < depth, "{depth}");
+        fs = layers().fork(&chain, LIMIT, Storage::Memory, &host_id()).unwrap();
+        assert_eq!(listing(&fs, fs.host_id().id()), before);
+        assert_eq!(fs.own_used().unwrap().bytes, 0);
+        chains.push(chain);
+    }
+    let depth = fs.chain().depth();
+    assert_eq!(fs.into_frozen(StopCheck::never()).unwrap().depth(), depth, "nothing is changed");
+}
+
+#[test]
 fn a_file_whose_first_name_is_gone_with_its_directory_does_not_hinder_a_freeze() {
     if !is_root() {
         return;
