@@ -131,7 +131,7 @@ impl Reading {
         }
     }
 
-    fn to_the_end(mut self) -> String {
+    fn read_rest(mut self) -> String {
         while let Ok(line) = self.lines.recv_timeout(READ_WITHIN) {
             self.add(&line);
         }
@@ -162,7 +162,7 @@ fn a_log_that_is_read_again_counts_its_dropped_lines() {
         // The end of the process waits a second for its reader, which may have much to read yet.
         reading.catch_up(service.address);
         assert_eq!(service.end().code(), Some(0), "{format}");
-        let text = reading.to_the_end();
+        let text = reading.read_rest();
         let line = text.lines().find(|line| line.contains(dropped));
         let line = line.unwrap_or_else(|| panic!("{format}: {} bytes of log", text.len()));
         assert!(line.contains("count"), "{line}");
