@@ -7,7 +7,7 @@
 
 mod case_dir;
 mod error;
-mod git;
+pub(in crate::case) mod git;
 pub(in crate::case) mod left_out;
 mod plan;
 mod prepared;

@@ -20,7 +20,7 @@ use crate::case::cell::plan::CellSettings;
 use crate::case::cell::request::ExecRequest;
 use crate::case::cell::result::ExecResult;
 use crate::case::cell::sandboxed::{CellBase, CellTrees, SandboxedCell, compare, copy_to_host};
-use crate::case::source::CellWorktree;
+use crate::case::source::git::worktree::CellWorktree;
 use crate::evaluation::patch::PatchError;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::sync::cancel::CancelToken;

@@ -3,4 +3,4 @@
 pub(super) mod clone;
 mod group;
 pub(super) mod head;
-pub(super) mod worktree;
+pub(in crate::case) mod worktree;
