@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cofferdam::case::source::{CellWorktree, SourceFault};
 use cofferdam_core::sync::cancel::CancelToken;
@@ -126,16 +126,15 @@ fn git_that_is_killed_at_any_moment_leaves_nothing() {
     commit(&repository, "last.txt", "filtered\n");
     // A command that git starts, and one that stays behind it.
     let sleeper = format!("sleep 86{}", std::process::id());
-    let filter = format!("{sleeper} >/dev/null 2>&1 & cat");
+    let filter = format!("{sleeper} >/dev/null 2>&1 & sleep 0.2; cat");
     git(&repository, &["config", "filter.slow.smudge", &filter]);
     let before = place.seen();
-    let began = Instant::now();
     drop(place.add(&place.cell("whole"), MINUTE).unwrap());
-    let whole = began.elapsed();
     let mut killed = 0;
     for moment in 0..50 {
         let cell = place.cell(&moment.to_string());
-        let added = place.add(&cell, whole * moment / 60);
+        // The first ones are close together, and the last ones later than the filter ends on an idle machine.
+        let added = place.add(&cell, Duration::from_micros(120) * moment * moment);
         match added {
             Ok(worktree) => {
                 assert_eq!(fs::read_to_string(cell.join("last.txt")).unwrap(), "filtered\n");
@@ -155,7 +154,8 @@ fn git_that_is_killed_at_any_moment_leaves_nothing() {
             git(&repository, &["fsck", "--strict"]);
         }
     }
-    assert!(killed > 4, "only {killed} were killed");
+    // None is done before the filter has slept; one that is seen too late may be.
+    assert!(killed > 20, "only {killed} were killed");
 }
 
 /// How many processes have that command line.
