@@ -63,11 +63,11 @@ pub mod cases {
         combine,
     };
     pub use crate::case::harness::{
-        AgentReach, AgentSummary, AgentTokens, CaseDenial, ChosenHarness, CommandHarness, Harness,
-        HarnessCall, HarnessEnd, HarnessError, HarnessFault, HarnessPrompt, HarnessSetup,
-        HarnessTerms, HarnessTrace, HttpCaseRules, InlineJobs, InstructionText, JobHarness,
-        ModelPrices, NopHarness, OpenaiHarness, OpenaiSettings, OracleCommands, PatchHarness,
-        TRACE_BYTES_MAX, UndefinedAgent, http_denials,
+        AgentReach, AgentSummary, AgentTokens, CaseDenial, CellJobs, ChosenHarness, CommandHarness,
+        Harness, HarnessCall, HarnessEnd, HarnessError, HarnessFault, HarnessPrompt, HarnessSetup,
+        HarnessTerms, HarnessTrace, HttpCaseRules, InlineJob, InlineJobs, InstructionText,
+        JobHarness, ModelPrices, NopHarness, OpenaiHarness, OpenaiSettings, OracleCommands,
+        PatchHarness, TRACE_BYTES_MAX, UndefinedAgent, http_denials,
     };
     pub use crate::case::provision::{
         BuiltInProvisioner, PassedVariables, ProvisionError, ProvisionPlaces, ProvisionRequest,

@@ -19,7 +19,7 @@ const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("job", &["egress", "config", "policy", "store", "executor"]),
     ("workspace", &["egress", "config", "policy", "store", "executor"]),
     ("evaluation", &["egress", "config", "policy", "store", "executor"]),
-    ("case", &["egress", "config", "policy", "store", "executor", "evaluation"]),
+    ("case", &["egress", "config", "policy", "store", "executor", "job", "evaluation"]),
     ("engine", &["egress", "config", "executor", "workspace"]),
     ("http", &["egress", "config", "check", "job", "evaluation", "workspace"]),
     (

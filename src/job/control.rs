@@ -28,12 +28,14 @@ pub struct JobControl {
 impl JobControl {
     /// The control of a waiting job.
     pub fn new() -> io::Result<Self> {
+        CancelToken::new().map(Self::over)
+    }
+
+    /// The same with a token that others raise too: then the program is killed, and the job is canceled.
+    pub(crate) fn over(cancel: CancelToken) -> Self {
         let progress = JobProgress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
-        Ok(Self {
-            cancel: CancelToken::new()?,
-            asked: AtomicU8::new(NOT_ASKED),
-            progress: watch::Sender::new(progress),
-        })
+        let (asked, progress) = (AtomicU8::new(NOT_ASKED), watch::Sender::new(progress));
+        Self { cancel, asked, progress }
     }
 
     /// Cancels the job.

@@ -15,6 +15,7 @@ pub use api::{JobFeed, JobPage, JobProgress, JobQuery, JobView, Jobs, OpenArtifa
 pub use builder::{BuildError, Missing, RunnerBuilder};
 pub use control::JobControl;
 pub use metrics::{JobMetrics, JobsStatus};
+pub(crate) use run::tree::JobTree;
 pub(crate) use runner::ValidJob;
 pub use runner::{Runner, RunnerSettings};
 pub use service::JobService;

@@ -10,6 +10,7 @@ use super::outcome::JobOutcome;
 use super::run::JobRun;
 use super::run::programs::{Digests, OpenedPrograms};
 use super::run::result::{ResultBuilder, Times};
+use super::run::tree::JobTree;
 use super::run::workspace::OpenedWorkspace;
 use crate::egress::rules::{NetworkDenial, NetworkRules, WithheldValues};
 use crate::egress::secret::{Placeholders, ServiceSecrets};
@@ -99,6 +100,7 @@ struct PolicyContext<'a> {
     command: Option<ApprovedCommand>,
     workspace: Result<OpenedWorkspace, WorkspaceError>,
     egress: Option<EgressGrant>,
+    tree: Option<JobTree<'a>>,
 }
 
 impl ValidJob {
@@ -200,6 +202,17 @@ impl Runner {
         Ok(stored(self.run_accepted(job, control, &Retained::default())))
     }
 
+    /// As [`Runner::run_with`], over all of `tree` in place of the workspace of the request.
+    pub(crate) fn run_over(
+        &self,
+        request: ValidRequest,
+        control: &JobControl,
+        tree: JobTree<'_>,
+    ) -> Result<RunJobResult, JobError> {
+        let job = self.accept(self.valid(request)?, None).map_err(StoreError::logged)?;
+        Ok(stored(self.run_in(job, control, &Retained::default(), Some(tree))))
+    }
+
     /// The highest limits that a request may ask for.
     pub fn maxima(&self) -> &JobLimits {
         &self.settings.maxima
@@ -229,14 +242,24 @@ impl Runner {
     /// which may be later.
     pub fn run_accepted(
         &self,
+        job: AcceptedJob,
+        control: &JobControl,
+        retained: &Retained,
+    ) -> EndedJob {
+        self.run_in(job, control, retained, None)
+    }
+
+    fn run_in(
+        &self,
         mut job: AcceptedJob,
         control: &JobControl,
         retained: &Retained,
+        tree: Option<JobTree<'_>>,
     ) -> EndedJob {
         let began = (SystemTime::now(), Instant::now());
         control.enter(JobStatus::Running);
         let programs = self.programs(&job);
-        let (mut builder, allowed) = self.evaluate_policy(&job, &programs);
+        let (mut builder, allowed) = self.evaluate_policy(&job, &programs, tree);
         let outcome = allowed.and_then(|context| {
             job.record.decided(builder.decision.clone(), builder.executable.clone());
             job.record
@@ -251,7 +274,7 @@ impl Runner {
     /// Ends a job that has not run.
     pub fn end_unrun(&self, job: AcceptedJob, outcome: JobOutcome) -> EndedJob {
         let programs = self.programs(&job);
-        let (builder, allowed) = self.evaluate_policy(&job, &programs);
+        let (builder, allowed) = self.evaluate_policy(&job, &programs, None);
         // A denial counts, even if the job was canceled.
         let outcome = allowed.err().unwrap_or(outcome);
         finish(job, builder, outcome, None)
@@ -294,9 +317,13 @@ impl Runner {
         &'a self,
         job: &AcceptedJob,
         programs: &'a OpenedPrograms<'a>,
+        tree: Option<JobTree<'a>>,
     ) -> (ResultBuilder, Result<PolicyContext<'a>, JobOutcome>) {
-        let workspace =
-            OpenedWorkspace::open(&job.request.workspace.path, &self.settings.store_dir);
+        let (path, store_dir) = (&job.request.workspace.path, &self.settings.store_dir);
+        let workspace = match tree {
+            Some(tree) => OpenedWorkspace::of_open(tree.directory, path, store_dir),
+            None => OpenedWorkspace::open(path, store_dir),
+        };
         let known = workspace.as_ref().map_or(WorkspaceFacts::default(), OpenedWorkspace::facts);
         let judged = policy::evaluate(&job.request, &self.settings.policy, known, programs);
         let PolicyOutcome { mut decision, error, command } = judged;
@@ -307,7 +334,7 @@ impl Runner {
         let allowed = allowed
             .map(|egress| {
                 let backend = self.backend(job.request.backend.kind);
-                PolicyContext { backend, programs, command, workspace, egress }
+                PolicyContext { backend, programs, command, workspace, egress, tree }
             })
             .map_err(|error| {
                 let status = match error.code {
@@ -328,7 +355,7 @@ impl Runner {
         control: &JobControl,
         retained: &Retained,
     ) -> Result<JobOutcome, JobOutcome> {
-        let PolicyContext { backend, programs, command, workspace, egress } = context;
+        let PolicyContext { backend, programs, command, workspace, egress, tree } = context;
         if let Some(outcome) = control.asked() {
             return Err(outcome);
         }
@@ -348,6 +375,7 @@ impl Runner {
             workspace: workspace.as_ref(),
             retained,
             egress,
+            tree,
         };
         Ok(run.run(&command, builder, control))
     }

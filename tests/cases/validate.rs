@@ -87,12 +87,15 @@ fn every_key_of_the_contract_is_taken() {
 
 #[test]
 fn an_unknown_key_has_the_known_one_that_it_resembles() {
-    let here = case(format!("{HEAD}environment: {{requirments: []}}\nzzz: 1\n"));
+    let job = "harnesses: {j: {kind: job, command: {argv: [a], agrv: b}}}";
+    let here = case(format!("{HEAD}environment: {{requirments: []}}\nzzz: 1\n{job}\n"));
     let (_, report) = validate(here.path());
     let wanted = json!([
         {"path": "environment.requirments", "code": "unknown_key",
          "message": "unknown key 'requirments'; did you mean 'requirements'?"},
         {"path": "zzz", "code": "unknown_key", "message": "unknown key 'zzz'"},
+        {"path": "harnesses.j.command.agrv", "code": "unknown_key",
+         "message": "unknown key 'agrv'; did you mean 'argv'?"},
     ]);
     assert_eq!(report["errors"], wanted);
 }

@@ -1,7 +1,7 @@
 //! Directory trees that untrusted programs may have prepared: copy, snapshot, write into, collect
 //! from and remove them.
 //!
-//! - [`copy_tree`] copies a tree for one owner, within [`TreeLimits`].
+//! - [`copy_tree`] copies a tree for one owner, within [`TreeLimits`]; [`measure_tree`] returns the space beforehand.
 //! - [`take_snapshot`] copies the part of a [`SourceDir`] that [`SnapshotRules`] select, and returns a
 //!   digest; [`survey`] returns the size beforehand.
 //! - [`collect_artifacts`] copies the files that [`ArtifactRules`] select.
@@ -40,6 +40,7 @@ pub use artifacts::{
     ArtifactLimits, ArtifactRules, CollectedArtifacts, KeptFile, OMITTED_MAX, collect_artifacts,
 };
 pub use cofferdam_core::values::owner::Owner;
+pub use copy::measure::measure_tree;
 pub use copy::template::{Fill, Owners, Template};
 pub use copy::{Copied, copy_selected, copy_tree, copy_tree_until};
 pub use error::WorkspaceError;

@@ -54,6 +54,14 @@ impl SourceDir {
         Self::open_with(path, ResolveFlag::RESOLVE_NO_SYMLINKS)
     }
 
+    /// The directory that is open already. Errors call it `name`.
+    ///
+    /// # Errors
+    /// The kernel does not tell what it is.
+    pub fn of_open(directory: OwnedFd, name: &Path) -> Result<Self, WorkspaceError> {
+        Self::of(directory, name).map_err(|fault| fault.at(name))
+    }
+
     fn open_with(path: &Path, resolve: ResolveFlag) -> Result<Self, WorkspaceError> {
         let how = OpenHow::new().flags(PATH_ONLY).resolve(resolve);
         let opened = openat2(AT_FDCWD, path, how).during("open");

@@ -1,11 +1,12 @@
 //! The seam: what every executor of a Cell can do.
 
 use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::error::ExecError;
+use super::error::{ExecCode, ExecError};
 use super::files::CellEntry;
 use super::plan::CellExecutorKind;
 use super::request::ExecRequest;
@@ -14,6 +15,7 @@ use crate::evaluation::patch::{PatchError, WrittenPatch};
 use crate::evaluation::result::OmittedPath;
 use cofferdam_core::Enforced;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_tree::Owner;
 
 /// What an executor is, and what it enforces for every command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -156,6 +158,28 @@ pub trait CellExecutor: Send + Sync + fmt::Debug {
     /// There is no directory that may be read, or it has more than [`LIST_ENTRIES_MAX`](super::LIST_ENTRIES_MAX) entries.
     fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError>;
 
+    /// Opens the sandbox for reading. It is read as long as no command runs, and closed before the Cell goes on.
+    ///
+    /// # Errors
+    /// There is no directory, or this executor has its files elsewhere.
+    fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
+        Err(no_directory())
+    }
+
+    /// Puts what `fill` writes into an empty directory, for that owner, in the place of the sandbox. No command runs
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Those of `fill`, or the files cannot be replaced; or this executor has its files elsewhere. The sandbox may be
+    /// incomplete then.
+    fn replace_sandbox(
+        &self,
+        fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        let _ = fill;
+        Err(no_directory())
+    }
+
     /// Removes the files, once the commands that still run have ended. It does nothing if they are removed already.
     fn stop(&self);
 
@@ -196,7 +220,23 @@ impl<E: CellExecutor + ?Sized> CellExecutor for Box<E> {
         (**self).stop();
     }
 
+    fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
+        (**self).open_sandbox()
+    }
+
+    fn replace_sandbox(
+        &self,
+        fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        (**self).replace_sandbox(fill)
+    }
+
     fn describe(&self) -> Result<CellDescription, ExecError> {
         (**self).describe()
     }
+}
+
+fn no_directory() -> ExecError {
+    let words = "this executor does not have the sandbox as a directory";
+    ExecError::new(ExecCode::BackendUnavailable, words)
 }

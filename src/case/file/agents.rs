@@ -9,18 +9,13 @@ use super::block::{CaseBlock, CaseField, CaseReading};
 use super::finding::CaseCode;
 use super::node::YamlValue;
 use super::paths::{WantedFile, case_path};
+use super::request::{JOB_HARNESS_KEYS, check_network, job_request};
 use crate::egress::AllowList;
-use crate::egress::rules::NetworkRules;
-use cofferdam_core::NetworkObject;
-use cofferdam_core::job::{RunJobRequest, ValidRequest};
-use cofferdam_core::json::{JsonFault, parse_object};
 
 const HARNESS_SECONDS: f64 = 1800.0;
 const TURNS_MAX: i64 = 50;
 /// The keys of every harness.
 const COMMON_KEYS: [&str; 5] = ["kind", "env", "egress", "network", "timeout_s"];
-/// The keys of a job's request but its workspace, which is the Cell's, and its id.
-const JOB_KEYS: [&str; 5] = ["trace", "command", "policy", "limits", "backend"];
 const OPENAI_KEYS: [&str; 7] =
     ["base_url", "api_key_env", "secret", "max_turns", "temperature", "price_in", "price_out"];
 /// The harnesses that every Case has.
@@ -122,7 +117,7 @@ impl CaseHarness {
         let own_keys: &[&str] = match kind {
             Some(KindWord::Command) => &["argv"],
             Some(KindWord::Replay) => &["patch"],
-            Some(KindWord::Job) => &JOB_KEYS,
+            Some(KindWord::Job) => &JOB_HARNESS_KEYS,
             Some(KindWord::Openai) => &OPENAI_KEYS,
             // What its keys are is not known.
             None => &["argv", "patch"],
@@ -131,11 +126,24 @@ impl CaseHarness {
         if let Some(written) = block.required(reading, "kind") {
             written.word(reading, &words);
         }
+        if matches!(kind, Some(KindWord::Job)) {
+            warn_of_others(&block, reading);
+        }
         Self {
             kind: kind.and_then(|kind| read_kind(kind, &block, reading)),
             env: block.variables(reading, "env"),
             network: network(&block, reading),
             timeout_s: block.seconds(reading, "timeout_s", HARNESS_SECONDS),
+        }
+    }
+}
+
+/// Warns of what a job does not get.
+fn warn_of_others(block: &CaseBlock<'_>, reading: &mut CaseReading<'_>) {
+    for key in ["env", "egress", "network"] {
+        if let Some(field) = block.written(key) {
+            let message = format!("a job has no '{key}' but that of its request");
+            field.warn(reading, CaseCode::NoEffect, message);
         }
     }
 }
@@ -204,80 +212,4 @@ pub fn hosts(field: &CaseField<'_>, reading: &mut CaseReading<'_>) -> Vec<String
         }
     }
     hosts
-}
-
-/// Notes the values of secrets that are written in the file, and the first other fault of a network object.
-fn check_network(field: &CaseField<'_>, reading: &mut CaseReading<'_>) {
-    let mut json = field.node.to_json();
-    let secrets = json.get_mut("secrets").and_then(Value::as_object_mut);
-    for (name, secret) in secrets.into_iter().flatten() {
-        let Some(value) = secret.get_mut("value") else { continue };
-        // The rest is checked as with a value.
-        let value = std::mem::replace(value, Value::from("the value of a variable"));
-        if !is_variable(&value) {
-            let path = format!("{}.secrets.{name}.value", field.path);
-            let message = "a Case holds no secret: write {env: VARIABLE}";
-            reading.error(field.node.at, &path, CaseCode::InvalidValue, message);
-        }
-    }
-    let (path, words) = match parse_object::<NetworkObject>(json.to_string().as_bytes()) {
-        Ok(object) => match NetworkRules::check(&object) {
-            Ok(()) => return,
-            Err(fault) => (fault.path, fault.words),
-        },
-        Err(JsonFault::Invalid { path, words }) => (path, words),
-        Err(JsonFault::NotJson { .. }) => (String::new(), "this is no network object".to_owned()),
-    };
-    note_fault(field.node.at, &field.path, &path, &words, reading);
-}
-
-/// The request of a job, with the first of its faults noted.
-fn job_request(block: &CaseBlock<'_>, reading: &mut CaseReading<'_>) -> Value {
-    let written = JOB_KEYS
-        .iter()
-        .filter_map(|key| Some(((*key).to_owned(), block.written(key)?.node.to_json())));
-    let request: serde_json::Map<String, Value> = written.collect();
-    let mut whole = request.clone();
-    // Any workspace makes it a whole request.
-    whole.insert("workspace".to_owned(), serde_json::json!({"source": "local_path", "path": "/"}));
-    let parsed = parse_object::<RunJobRequest>(Value::Object(whole).to_string().as_bytes());
-    let (path, words) = match parsed.map(ValidRequest::try_from) {
-        Ok(Ok(_)) | Err(JsonFault::NotJson { .. }) => return Value::Object(request),
-        Ok(Err(error)) => {
-            let path = error.details.get("path").and_then(Value::as_str);
-            (path.unwrap_or_default().to_owned(), error.message)
-        }
-        Err(JsonFault::Invalid { path, words }) => (path, words),
-    };
-    note_fault(block.at, &block.path, &path, &words, reading);
-    Value::Object(request)
-}
-
-/// Notes a fault of the JSON at `parent`, which has its own words for what is wrong.
-fn note_fault(at: u32, parent: &str, path: &str, words: &str, reading: &mut CaseReading<'_>) {
-    let code = if words.contains("unknown field") {
-        CaseCode::UnknownKey
-    } else if words.contains("missing") || words.contains("required") {
-        CaseCode::Missing
-    } else if words.contains("invalid type") {
-        CaseCode::WrongType
-    } else {
-        CaseCode::InvalidValue
-    };
-    let path = match path.trim_start_matches('.') {
-        "" => parent.to_owned(),
-        path => format!("{parent}.{path}"),
-    };
-    // The words may begin with the path.
-    let words = words
-        .rsplit_once(": ")
-        .filter(|(before, _)| !before.contains(' '))
-        .map_or(words, |(_, words)| words);
-    reading.error(at, &path, code, words);
-}
-
-/// Whether the value of a secret is `{env: VARIABLE}`.
-fn is_variable(value: &Value) -> bool {
-    let object = value.as_object().filter(|object| object.len() == 1);
-    object.and_then(|object| object.get("env")).is_some_and(Value::is_string)
 }

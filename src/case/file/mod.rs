@@ -9,6 +9,7 @@ mod matrix;
 mod node;
 mod parse;
 mod paths;
+mod request;
 mod source;
 
 pub use agents::{CaseHarness, HarnessKind, HarnessNetwork};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::call::Harness;
 use super::command::CommandHarness;
 use super::end::HarnessError;
-use super::job::{InlineJobs, JobHarness};
+use super::job::{InlineJob, InlineJobs, JobHarness};
 use super::network::{AgentReach, HarnessTerms};
 use super::nop::{NopHarness, UndefinedAgent};
 use super::openai::{OpenaiHarness, OpenaiSettings};
@@ -89,7 +89,8 @@ impl ChosenHarness {
                 Box::new(PatchHarness { patch: setup.directory.join(patch) })
             }
             Some(HarnessKind::Job { request }) => {
-                Box::new(JobHarness { request: request.clone(), jobs: setup.jobs.cloned() })
+                let job = InlineJob::read(request, setup.terms, setup.variables)?;
+                Box::new(JobHarness { job, jobs: setup.jobs.cloned() })
             }
             Some(kind @ HarnessKind::Openai { .. }) => {
                 let settings = OpenaiSettings::read(kind, env, setup.terms, setup.variables)?;

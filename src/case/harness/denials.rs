@@ -115,6 +115,11 @@ fn denied_harness(
             denied_host(format!("{path}.base_url"), &entry_of(&url), rules, denials);
         }
     }
+    if let Some(HarnessKind::Job { request }) = &harness.kind
+        && let Some(network) = request.pointer("/policy/network")
+    {
+        denied_network(&format!("{path}.policy.network"), network, rules, denials);
+    }
     match &harness.network {
         HarnessNetwork::Egress(hosts) => {
             for (index, host) in hosts.iter().enumerate() {
@@ -243,6 +248,10 @@ mod tests {
             (
                 "harnesses: {h: {kind: command, argv: [a], network: {secrets: {k: {value: {env: KEY}, hosts: [a.example]}}}}}\n",
                 Some(("harnesses.h.network.secrets.k.value", ENV)),
+            ),
+            (
+                "harnesses: {h: {kind: job, command: {argv: [a]}, policy: {network: {allow: [10.0.0.1]}}}}\n",
+                Some(("harnesses.h.policy.network.allow[0]", NETWORK)),
             ),
             (
                 "harnesses: {h: {kind: command, argv: [a], network: {secrets: {k: {value: {env: ALLOWED}, hosts: [a.example]}}}}}\n",

@@ -19,7 +19,7 @@ pub use chosen::{ChosenHarness, HarnessSetup};
 pub use command::CommandHarness;
 pub use denials::{CaseDenial, HttpCaseRules, http_denials};
 pub use end::{AgentSummary, AgentTokens, HarnessEnd, HarnessError, HarnessFault};
-pub use job::{InlineJobs, JobHarness};
+pub use job::{CellJobs, InlineJob, InlineJobs, JobHarness};
 pub use network::{AgentReach, HarnessTerms};
 pub use nop::{NopHarness, UndefinedAgent};
 pub use openai::{ModelPrices, OpenaiHarness, OpenaiSettings};

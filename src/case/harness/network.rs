@@ -88,6 +88,22 @@ fn network_object(
         HarnessNetwork::Egress(hosts) => return Ok(NetworkObject::of_hosts(hosts.clone())),
         HarnessNetwork::Object(json) => json.clone(),
     };
+    with_values(&mut json, variables)?;
+    let text = Zeroizing::new(json.to_string());
+    parse_object(text.as_bytes()).map_err(|fault| {
+        let words = match fault {
+            JsonFault::Invalid { path, words } => format!("{path}: {words}"),
+            JsonFault::NotJson { .. } => "this is no network object".to_owned(),
+        };
+        HarnessError::failed(format!("network: {words}"))
+    })
+}
+
+/// Puts the values of variables in the place of their names in the network object `json`.
+pub(super) fn with_values(
+    json: &mut Value,
+    variables: &dyn Fn(&str) -> Option<String>,
+) -> Result<(), HarnessError> {
     let secrets = json.get_mut("secrets").and_then(Value::as_object_mut);
     for secret in secrets.into_iter().flat_map(|secrets| secrets.values_mut()) {
         let Some(value) = secret.get_mut("value") else { continue };
@@ -97,14 +113,7 @@ fn network_object(
             *value = Value::String(found);
         }
     }
-    let text = Zeroizing::new(json.to_string());
-    parse_object(text.as_bytes()).map_err(|fault| {
-        let words = match fault {
-            JsonFault::Invalid { path, words } => format!("{path}: {words}"),
-            JsonFault::NotJson { .. } => "this is no network object".to_owned(),
-        };
-        HarnessError::failed(format!("network: {words}"))
-    })
+    Ok(())
 }
 
 /// The variable that stands for the value of a secret, written as `{env: VARIABLE}`.

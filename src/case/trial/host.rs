@@ -15,7 +15,9 @@ use crate::case::cell::{
 };
 use crate::case::file::{Case, CaseEnvironment};
 use crate::case::grade::{GradeError, Grader};
-use crate::case::harness::{ChosenHarness, Harness, HarnessError, HarnessSetup, HarnessTerms};
+use crate::case::harness::{
+    CellJobs, ChosenHarness, Harness, HarnessError, HarnessSetup, HarnessTerms,
+};
 use crate::case::provision::{BuiltInProvisioner, ProvisionStore, Provisioner};
 use crate::case::source::set_up;
 use crate::executor::SandboxExecutor;
@@ -58,7 +60,9 @@ impl TrialHost {
     }
 
     /// The same with parts of another's making.
-    pub fn with_own(settings: TrialSettings, parts: TrialParts, own: OwnParts) -> Self {
+    pub fn with_own(settings: TrialSettings, mut parts: TrialParts, own: OwnParts) -> Self {
+        let cells = Arc::clone(parts.trees.executor());
+        parts.jobs.get_or_insert_with(|| Arc::new(CellJobs::new(cells, &settings.scratch)));
         let OwnParts { provisioner, harness: own_harness, graders, executor } = own;
         let graders = graders.unwrap_or_else(|| super::graders::graders_of(&settings.case));
         let rules = super::graders::difference_rules(&settings.case, settings.directory());

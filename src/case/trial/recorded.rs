@@ -1,5 +1,7 @@
 //! A Cell whose commands are recorded.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
+
 use serde::Serialize;
 
 use super::error::TrialStep;
@@ -7,6 +9,7 @@ use crate::case::cell::{
     CellDescription, CellEntry, CellExecutor, ExecError, ExecRequest, ExecResult,
 };
 use crate::case::run::CellLog;
+use cofferdam_tree::Owner;
 
 /// A line of `commands.jsonl`.
 #[derive(Debug, Serialize)]
@@ -77,6 +80,17 @@ impl CellExecutor for RecordedCell<'_> {
 
     fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
         self.cell.list(path)
+    }
+
+    fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
+        self.cell.open_sandbox()
+    }
+
+    fn replace_sandbox(
+        &self,
+        fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        self.cell.replace_sandbox(fill)
     }
 
     fn stop(&self) {

@@ -62,7 +62,7 @@ pub struct TrialParts {
     pub root: EvaluationRoot,
     /// Directories below which repositories of this host may be cloned.
     pub local: RepositoryRoots,
-    /// Runs the jobs of harnesses, if anything does.
+    /// Runs the jobs of harnesses in place of our own runner.
     pub jobs: Option<Arc<dyn InlineJobs>>,
 }
 

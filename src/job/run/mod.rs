@@ -1,8 +1,10 @@
 //! Runs a job that the policy allows: prepare, execute, collect, finish.
 
+mod limits;
 pub(super) mod output;
 pub(super) mod programs;
 pub(super) mod result;
+pub(super) mod tree;
 pub(super) mod workspace;
 
 use std::ffi::CString;
@@ -20,9 +22,11 @@ use super::control::JobControl;
 use crate::egress::EgressGrant;
 use crate::executor::{Executor, Room, RunInput, WorkspaceInput};
 use crate::job::outcome::JobOutcome;
+use crate::job::run::limits::{run_limits, snapshot_limits};
 use crate::job::run::output::{JobOutput, RecordedStream};
 use crate::job::run::programs::{OpenedPrograms, digest_of};
 use crate::job::run::result::ResultBuilder;
+use crate::job::run::tree::JobTree;
 use crate::job::run::workspace::OpenedWorkspace;
 use crate::policy::{ApprovedCommand, CommandLocation};
 use crate::store::{JobRecord, RunStore, snapshot_hash};
@@ -34,7 +38,7 @@ use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{
-    Limits, NotStarted, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Stream, Watch,
+    NotStarted, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Stream, Watch,
 };
 use cofferdam_tree::{
     ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, SourceDir, StopCheck,
@@ -68,6 +72,8 @@ pub struct JobRun<'a> {
     pub retained: &'a Retained,
     /// What the program may reach, if anything.
     pub egress: Option<EgressGrant>,
+    /// What the program works on in place of the workspace, if anything.
+    pub tree: Option<JobTree<'a>>,
 }
 
 /// The contents of `snapshot.json`.
@@ -150,7 +156,10 @@ impl JobRun<'_> {
         self.check_cwd(workspace)?;
         let rules = self.snapshot_rules(workspace)?;
         let limits = snapshot_limits(&self.request.limits);
-        let surveyed = survey(workspace.source(), &rules, &limits, stop);
+        let surveyed = match self.tree {
+            Some(tree) => tree.survey(&limits, stop),
+            None => survey(workspace.source(), &rules, &limits, stop),
+        };
         let room =
             surveyed.map_err(|error| control.asked().unwrap_or_else(|| snapshot_failed(&error)))?;
         let room = Room { bytes: room.room_bytes, inodes: room.room_inodes };
@@ -180,7 +189,12 @@ impl JobRun<'_> {
             }
             Ok(())
         };
-        let mut collect = |workspace: BorrowedFd<'_>| collected = Some(self.collect(workspace));
+        let mut collect = |workspace: BorrowedFd<'_>| {
+            collected = Some(self.collect(workspace));
+            if let Some(tree) = self.tree {
+                (tree.take)(workspace);
+            }
+        };
         let workspace = WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect };
         let input = RunInput { spec, workspace, retained: self.retained.clone() };
         let watch = Watch::of(control.token());
@@ -311,8 +325,11 @@ impl JobRun<'_> {
         stop: StopCheck<'_>,
         command: &ApprovedCommand,
     ) -> Result<WorkspaceCopy, JobOutcome> {
-        let taken = take_snapshot(source, rules, limits, stop, (target, owner))
-            .map_err(|error| snapshot_failed(&error))?;
+        let taken = match self.tree {
+            Some(tree) => tree.copy((target, owner), limits, stop),
+            None => take_snapshot(source, rules, limits, stop, (target, owner)),
+        };
+        let taken = taken.map_err(|error| snapshot_failed(&error))?;
         let summary =
             SnapshotSummary { files: taken.files, bytes: taken.bytes, excluded: taken.excluded };
         let hash = snapshot_hash(&taken.digest);
@@ -474,26 +491,4 @@ fn c_string(what: &str, text: &str) -> Result<CString, JobOutcome> {
         let error = JobError::new(ErrorCode::InvalidRequest, format!("command.{what}: a NUL"));
         JobOutcome::without_run(JobStatus::SetupFailed, error)
     })
-}
-
-fn snapshot_limits(limits: &JobLimits) -> SnapshotLimits {
-    SnapshotLimits { files_max: limits.snapshot_files, bytes_max: limits.snapshot_bytes }
-}
-
-fn run_limits(limits: &JobLimits) -> Limits {
-    let defaults = Limits::default();
-    let cpu_time = Duration::from_millis(limits.cpu_time_ms);
-    let wall = Duration::from_millis(limits.timeout_ms);
-    Limits {
-        wall,
-        cpu_total_max: Some(cpu_time),
-        memory_bytes_max: limits.memory_bytes,
-        processes_max: limits.processes,
-        disk_bytes_max: limits.disk_bytes,
-        file_bytes_max: limits.disk_bytes.max(defaults.file_bytes_max),
-        // Output beyond what is stored is hashed and dropped.
-        output_bytes_max: None,
-        // The limit of each process; `cpu_total_max` limits all of them together.
-        ..defaults.with_wall(cpu_time)
-    }
 }

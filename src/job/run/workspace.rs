@@ -1,5 +1,6 @@
 //! The directory of a job, opened once: the policy judges the same directory that is copied.
 
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -21,7 +22,24 @@ pub struct OpenedWorkspace {
 impl OpenedWorkspace {
     /// Opens the workspace `path`, with the store in `store_dir`.
     pub fn open(path: &Path, store_dir: &Path) -> Result<Self, WorkspaceError> {
-        let source = SourceDir::open(path)?;
+        Self::of(SourceDir::open(path)?, store_dir)
+    }
+
+    /// The same for a directory that is open, and that errors call `path`.
+    pub fn of_open(
+        directory: BorrowedFd<'_>,
+        path: &Path,
+        store_dir: &Path,
+    ) -> Result<Self, WorkspaceError> {
+        let directory = directory.try_clone_to_owned().map_err(|error| WorkspaceError::System {
+            operation: "open",
+            path: path.to_owned(),
+            source: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
+        })?;
+        Self::of(SourceDir::of_open(directory, path)?, store_dir)
+    }
+
+    fn of(source: SourceDir, store_dir: &Path) -> Result<Self, WorkspaceError> {
         let mut store = vec![SourceDir::open(store_dir)?];
         for part in STORE_PARTS {
             match SourceDir::open(&store_dir.join(part)) {

@@ -72,6 +72,11 @@ impl Endpoint {
         format!("http://{}/v1", self.address)
     }
 
+    /// The address and the port.
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
     /// All requests so far.
     pub fn came(&self) -> Vec<Came> {
         self.came.lock().unwrap().clone()

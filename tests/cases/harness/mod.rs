@@ -1,7 +1,7 @@
 //! Harnesses in Cells: agents with a command line, patches, and a model that works by chat completions.
 
 mod command;
-mod endpoint;
+pub mod endpoint;
 mod openai;
 mod patch;
 mod stage;

@@ -2,6 +2,7 @@
 
 mod ends;
 mod grades;
+mod jobs;
 mod kills;
 mod many;
 mod own;

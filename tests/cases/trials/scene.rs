@@ -103,6 +103,26 @@ impl Scene {
         serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
     }
 
+    /// Fails if a file of the store has `text`.
+    pub fn assert_no_file_has(&self, text: &str) {
+        let mut pending = vec![self.store()];
+        let mut read = 0;
+        while let Some(directory) = pending.pop() {
+            for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+                let kind = path.symlink_metadata().unwrap().file_type();
+                if kind.is_dir() {
+                    pending.push(path);
+                } else if kind.is_file() {
+                    let content = fs::read(&path).unwrap();
+                    let found = content.windows(text.len()).any(|part| part == text.as_bytes());
+                    assert!(!found, "{}", path.display());
+                    read += 1;
+                }
+            }
+        }
+        assert!(read > 5, "{read} files");
+    }
+
     /// Fails unless the files of Cells are gone.
     pub fn assert_nothing_left(&self) {
         let sessions = self.store().join("case-sessions");

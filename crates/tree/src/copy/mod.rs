@@ -4,6 +4,7 @@ pub(crate) mod attributes;
 pub(crate) mod copy_file;
 pub(crate) mod fingerprint;
 pub(crate) mod link_text;
+pub(crate) mod measure;
 pub(crate) mod template;
 
 use std::ffi::CStr;

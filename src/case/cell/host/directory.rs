@@ -1,12 +1,14 @@
 //! The directory of a Cell on the host.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{getegid, geteuid};
 use uuid::Uuid;
 
@@ -20,6 +22,8 @@ use cofferdam_tree::{Owner, remove_tree};
 const MODE: u32 = 0o700;
 /// HOME of commands, below the temporary directory.
 const HOME: &str = "home";
+/// The sandbox, below the root.
+const SANDBOX: &str = "sandbox";
 
 /// The directory of one Cell, with mode 0700. It is removed when this is dropped.
 #[derive(Debug)]
@@ -58,6 +62,31 @@ impl CellDirectory {
         let sandbox = File::open(self.layout.sandbox());
         let sandbox = sandbox.map_err(|error| ExecError::failed("open sandbox", error))?;
         copy_source(source, sandbox.as_fd(), Self::owner())
+    }
+
+    /// The sandbox. A link in its place is not followed.
+    pub(super) fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
+        let how = OpenHow::new()
+            .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        openat2(&self.root, SANDBOX, how)
+            .map_err(|errno| ExecError::failed("open sandbox", errno.desc()))
+    }
+
+    /// Removes the sandbox, and has `fill` write a new one.
+    pub(super) fn replace_sandbox(
+        &self,
+        fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        let failed = |error: &dyn std::fmt::Display| ExecError::failed("replace sandbox", error);
+        let removed = remove_tree(self.root.as_fd(), OsStr::new(SANDBOX));
+        let left = removed.map_err(|error| failed(&error))?.left;
+        if left > 0 {
+            return Err(failed(&format_args!("{left} entries cannot be removed")));
+        }
+        let mode = Mode::from_bits_truncate(MODE);
+        mkdirat(&self.root, SANDBOX, mode).map_err(|errno| failed(&errno.desc()))?;
+        fill(self.open_sandbox()?.as_fd(), Self::owner())
     }
 
     /// Its files, as they are put and read.

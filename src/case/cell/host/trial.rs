@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -25,7 +25,7 @@ use crate::evaluation::patch::PatchError;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_tree::remove_tree;
+use cofferdam_tree::{Owner, remove_tree};
 
 /// The file with the name of the container that is kept.
 const CONTAINER_FILE: &str = "container";
@@ -257,6 +257,17 @@ impl CellExecutor for GraderSeat<'_> {
 
     fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
         self.0.list(path)
+    }
+
+    fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
+        self.0.open_sandbox()
+    }
+
+    fn replace_sandbox(
+        &self,
+        fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        self.0.replace_sandbox(fill)
     }
 
     /// The directory stays: it is the next grader's too.

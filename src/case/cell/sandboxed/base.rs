@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -87,10 +87,7 @@ impl CellTrees {
         };
         let tree = tree.map_err(|failure| failed("make files", &failure))?;
         for (from, name) in directories.into_iter().zip([WORKSPACE, ENV.name]) {
-            remove_whole(tree.root(), name)?;
-            tree.make_directory(name).map_err(|failure| failed("make files", &failure))?;
-            let to = tree.open_directory(name);
-            let to = to.map_err(|failure| failed("open files", &failure))?;
+            let to = emptied(&tree, name)?;
             copy_whole(from, to.as_fd(), tree.owner())?;
             if let Some(entry) = left_out.filter(|_| name == WORKSPACE) {
                 remove_whole(to.as_fd(), entry)?;
@@ -152,6 +149,34 @@ impl CellBase {
     pub fn files(&self) -> &FrozenFiles {
         &self.0
     }
+}
+
+/// The sandbox of `tree`.
+pub(super) fn open_sandbox(tree: &PhaseTree) -> Result<OwnedFd, ExecError> {
+    tree.open_directory(WORKSPACE).map_err(|failure| failed("open /workspace", &failure))
+}
+
+/// Has `fill` write a new sandbox of `tree`. Commands may use what `limits` say besides.
+pub(super) fn replace_sandbox(
+    mut tree: PhaseTree,
+    limits: &StepLimits,
+    fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+) -> Result<PhaseTree, ExecError> {
+    let own = own_room(limits);
+    let room = DiskSpace { bytes: SOURCE_LIMITS.bytes_max, inodes: SOURCE_LIMITS.entries_max };
+    tree.limit(own.plus(room)).map_err(|failure| failed("limit files", &failure))?;
+    let sandbox = emptied(&tree, WORKSPACE)?;
+    fill(sandbox.as_fd(), tree.owner())?;
+    drop(sandbox);
+    tree.limit(own).map_err(|failure| failed("limit files", &failure))?;
+    Ok(tree)
+}
+
+/// The directory `name` of `tree`, new and empty.
+fn emptied(tree: &PhaseTree, name: &str) -> Result<OwnedFd, ExecError> {
+    remove_whole(tree.root(), name)?;
+    tree.make_directory(name).map_err(|failure| failed("make files", &failure))?;
+    tree.open_directory(name).map_err(|failure| failed("open files", &failure))
 }
 
 /// Copies the directory `from` to the new directory `to` of the host, for the caller.

@@ -4,6 +4,7 @@ mod base;
 mod command;
 mod compare;
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,10 +25,11 @@ use crate::executor::{SandboxExecutor, put_home_files};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{SetupFailure, Watch, WorkspacePath};
+use cofferdam_tree::Owner;
 
 pub(super) use self::base::copy_to_host;
-use self::base::freeze;
 pub use self::base::{CellBase, CellTrees};
+use self::base::{freeze, open_sandbox, replace_sandbox};
 use self::command::CASE_DIRECTORY;
 pub(super) use self::compare::compare;
 
@@ -193,6 +195,21 @@ impl CellExecutor for SandboxedCell {
 
     fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
         self.with_tree(|tree| self.files(tree).list(path))
+    }
+
+    fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
+        self.with_tree(open_sandbox)
+    }
+
+    fn replace_sandbox(
+        &self,
+        fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        self.stage.change(|files| {
+            let tree = files.tree.ok_or_else(compared)?;
+            let tree = Some(replace_sandbox(tree, &self.settings.limits, fill)?);
+            Ok((SandboxedFiles { tree, ..files }, ()))
+        })
     }
 
     fn stop(&self) {

@@ -19,6 +19,8 @@ mod relay;
 mod settings;
 mod started;
 
+use std::os::fd::{BorrowedFd, OwnedFd};
+
 use self::environment::changed_variables;
 use self::link::LinkWatch;
 use self::order::{ContainerOrder, ContainerReply, outcome};
@@ -36,6 +38,7 @@ use crate::case::cell::result::{ExecResult, StepControls};
 use crate::case::cell::stage::CellStage;
 use crate::egress::EgressGrant;
 use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_tree::Owner;
 
 pub use self::inside::serve_container;
 pub use self::keeper::serve_keeper;
@@ -142,6 +145,17 @@ impl CellExecutor for ContainerCell {
 
     fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
         self.stage.with(|started| started.directory().files().list(path))
+    }
+
+    fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
+        self.stage.with(|started| started.directory().open_sandbox())
+    }
+
+    fn replace_sandbox(
+        &self,
+        fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        self.stage.with(|started| started.directory().replace_sandbox(fill))
     }
 
     fn stop(&self) {

@@ -6,6 +6,7 @@
 mod helper;
 mod process;
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use self::process::{StepEnd, StepProcess, Stopped};
@@ -22,6 +23,7 @@ use crate::case::cell::result::{ExecResult, StepControls};
 use crate::case::cell::stage::CellStage;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{Enforced, LimitKind, Outcome};
+use cofferdam_tree::Owner;
 
 pub use helper::serve_step;
 
@@ -104,6 +106,17 @@ impl CellExecutor for LocalCell {
 
     fn list(&self, path: &str) -> Result<Vec<CellEntry>, ExecError> {
         self.stage.with(|directory| directory.files().list(path))
+    }
+
+    fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
+        self.stage.with(|directory| directory.open_sandbox())
+    }
+
+    fn replace_sandbox(
+        &self,
+        fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        self.stage.with(|directory| directory.replace_sandbox(fill))
     }
 
     fn stop(&self) {
