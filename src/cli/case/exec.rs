@@ -20,7 +20,7 @@ use crate::case::cell::{
 use crate::case::file::{CheckedCase, load_case};
 use crate::case::run::{CellFault, case_file};
 use crate::case::trial::TrialStop;
-use crate::cli::failure::{BY_SIGNAL, Failure, OTHER_LIMIT, SANDBOX, TIME_LIMIT};
+use crate::cli::failure::{BY_SIGNAL, Failure, OTHER_LIMIT, SANDBOX, TIME_LIMIT, USAGE};
 use crate::cli::foreground::Foreground;
 use crate::cli::options::value_parsers;
 use crate::cli::stdio::{print, say};
@@ -117,7 +117,7 @@ impl CaseExecCommand {
         let foreground = Foreground::begin()?;
         let cancel = foreground.watch().cancel;
         let kind = CellExecutorKind::of(&checked.case, asked);
-        let ended = run_in_cell(&self.case, &checked, kind, request, &cancel);
+        let ended = run_in_cell(&self.case, &checked, kind, request, &cancel)?;
         let code = match &ended {
             Ok(result) => code_of(result),
             Err(_) => SANDBOX,
@@ -139,9 +139,12 @@ fn run_in_cell(
     executor: CellExecutorKind,
     request: ExecRequest,
     cancel: &CancelToken,
-) -> Result<ExecResult, NotRun> {
+) -> Result<Result<ExecResult, NotRun>, Failure> {
     let unavailable = |reason: &dyn std::fmt::Display| NotRun::of_executor(executor, reason);
-    let case_path = case_file(path).canonicalize().map_err(|error| unavailable(&error))?;
+    let case_path = match case_file(path).canonicalize() {
+        Ok(path) => path,
+        Err(error) => return Ok(Err(unavailable(&error))),
+    };
     let store_dir = env::temp_dir().join(format!("{STORE}-{}", geteuid()));
     let host = CaseHost::open(&CaseHostRequest {
         checked,
@@ -151,7 +154,19 @@ fn run_in_cell(
         workers: 1,
         store_dir: &store_dir,
     });
-    let host = host.map_err(|failure| unavailable(&failure))?;
+    match host {
+        Ok(host) => Ok(run_on(&host, request, cancel)),
+        // What the caller has set is wrong, whatever the host can do.
+        Err(failure) if failure.code() == USAGE => Err(failure),
+        Err(failure) => Ok(Err(unavailable(&failure))),
+    }
+}
+
+fn run_on(
+    host: &CaseHost,
+    request: ExecRequest,
+    cancel: &CancelToken,
+) -> Result<ExecResult, NotRun> {
     let (cell, mut env) = host.host().set_up_cell(cancel).map_err(NotRun::of_trial)?;
     env.extend(request.env.clone());
     let ended = cell.as_executor().run(&ExecRequest { env, ..request });

@@ -14,6 +14,7 @@ use crate::case::run::{CellEnd, CellFault, CellFilesDir, CellRunner, CellWarning
 use crate::case::source::repository_hosts;
 use crate::case::trial::{TrialHost, TrialParts, TrialRunner, TrialSettings, inputs_digest};
 use crate::cli::failure::Failure;
+use crate::cli::options::file_secrets::egress_with_secrets;
 use crate::cli::options::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
 use crate::config::CaseConfig;
 use crate::egress::{AllowList, EgressTerms, ServiceEgress};
@@ -150,9 +151,11 @@ impl CaseHost {
             fs::create_dir(directory).map_err(cannot("make directory"))?;
         }
         // The results of other Cells and what may hold secrets are none of an agent's business.
-        let private = [config.network_files.as_slice(), std::slice::from_ref(&store_dir)].concat();
+        let (service, secret_files) = egress_with_secrets(config.secrets.as_ref())?;
+        let store = std::slice::from_ref(&store_dir);
+        let private = [config.network_files.as_slice(), &secret_files, store].concat();
         let executor = Arc::new(executor(request.workers, private)?);
-        let egress = terms(&config, &request.checked.case)?;
+        let egress = terms(&config, service, &request.checked.case)?;
         let parts = parts(&config, &executor, (&images, &store_dir), &egress)?;
         let settings = TrialSettings {
             case: request.checked.case.clone(),
@@ -239,13 +242,13 @@ fn executor(workers: usize, private: Vec<PathBuf>) -> Result<SandboxExecutor, Fa
 }
 
 /// What may be reached. The repositories that the Case names need no public address.
-fn terms(config: &CaseConfig, case: &Case) -> Result<EgressTerms, Failure> {
+fn terms(config: &CaseConfig, service: ServiceEgress, case: &Case) -> Result<EgressTerms, Failure> {
     let hosts = [config.private_hosts.entries(), &repository_hosts(case)].concat();
     let private_hosts = AllowList::parse(&hosts)
         .map_err(|error| Failure::Usage(format!("the hosts of repositories: {error}")))?;
     Ok(EgressTerms {
         private_hosts,
-        service: ServiceEgress::default(),
+        service,
         bytes_max: config.egress.bytes_max,
         roots: config.egress.roots.clone(),
         log_paths: config.egress.log_paths,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::config::network::{EgressConfig, network_files, optional_network};
+use crate::config::network::{EgressConfig, SecretsFile, network_files, optional_network};
 use crate::config::parse::{parse_allow_list, parse_names};
 use crate::config::reader::{Problems, VariableReader};
 use crate::config::table;
@@ -25,6 +25,8 @@ pub struct CaseConfig {
     pub private_hosts: AllowList,
     /// What holds for programs of every kind.
     pub egress: EgressConfig,
+    /// The secrets that Cases may name, if there are any.
+    pub secrets: Option<SecretsFile>,
 }
 
 impl CaseConfig {
@@ -43,6 +45,8 @@ impl CaseConfig {
             provision_env: reader.value(&table::CASES_PROVISION_ENV, parse_names),
             private_hosts: reader.value(&table::CASES_HOSTS_ALLOW, parse_allow_list),
             egress: EgressConfig::read(&mut reader),
+            // Its warnings are for operators of a service.
+            secrets: SecretsFile::read(&mut reader).0,
         };
         (config, reader.into_problems())
     }

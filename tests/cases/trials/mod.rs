@@ -9,3 +9,4 @@ mod own;
 mod scene;
 mod special_files;
 mod worktrees;
+mod secrets;

@@ -86,6 +86,20 @@ impl Scene {
         command
     }
 
+    /// `cofferdam case exec CASE -- ARGV`, not started. Its files are in the store.
+    pub fn exec(&self, argv: &[&str]) -> Command {
+        fs::create_dir_all(self.store()).unwrap();
+        let mut command = Command::new(binary());
+        command.args(["case", "exec"]).arg(self.case()).arg("--").args(argv);
+        command.env("TMPDIR", self.store());
+        command
+    }
+
+    /// The case file.
+    pub fn yaml(&self) -> String {
+        fs::read_to_string(self.case().join("case.yaml")).unwrap()
+    }
+
     /// Runs the Case to its end.
     pub fn run(&self, arguments: &[&str]) -> RunEnd {
         RunEnd::of(&self.command("run", arguments).output().unwrap())
