@@ -2,6 +2,7 @@
 
 mod exec;
 mod progress;
+mod prove;
 mod report;
 mod resume;
 mod run;
@@ -9,24 +10,22 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod trials;
-
-use std::path::PathBuf;
+mod validate;
 
 use clap::{Args, Subcommand};
 
-use crate::case::file::{CaseReport, load_case};
-use crate::cli::failure::{Failure, USAGE};
-use crate::cli::stdio::print;
+use crate::cli::failure::Failure;
 use exec::CaseExecCommand;
 use report::CaseReportCommand;
 use resume::CaseResumeCommand;
 use run::CaseRunCommand;
 use trials::CaseTrials;
+use validate::CaseValidateCommand;
 
 const EXAMPLES: &str = "\
 Examples:
   cofferdam case validate cases/fix-add
-  cofferdam case validate cases/fix-add/case.yaml
+  cofferdam case validate cases/fix-add/case.yaml --prove
   cofferdam case exec cases/fix-add --timeout 10s -- ls -l
   cofferdam case run cases/fix-add --jobs 4
   cofferdam case resume cases/fix-add
@@ -43,7 +42,7 @@ pub struct CaseCommand {
 
 #[derive(Debug, Subcommand)]
 enum CaseSubcommand {
-    /// Report every error of a case file as JSON, without running anything
+    /// Report every error of a case file as JSON
     Validate(CaseValidateCommand),
     /// Run one command over the files of a new Cell
     Exec(Box<CaseExecCommand>),
@@ -55,35 +54,15 @@ enum CaseSubcommand {
     Report(CaseReportCommand),
 }
 
-/// Prints a report.
-#[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 the Case can be run, 2 it cannot")]
-struct CaseValidateCommand {
-    /// The case file, or a directory with case.yaml
-    #[arg(value_name = "CASE")]
-    case: PathBuf,
-}
-
 impl CaseCommand {
     /// Runs the command; returns the exit code of the contract.
     pub fn run(self) -> Result<u8, Failure> {
         match self.command {
-            CaseSubcommand::Validate(validate) => validate.run(),
+            CaseSubcommand::Validate(validate) => validate.run(&CaseTrials),
             CaseSubcommand::Exec(exec) => exec.run(),
             CaseSubcommand::Run(run) => run.run(&CaseTrials),
             CaseSubcommand::Resume(resume) => resume.run(&CaseTrials),
             CaseSubcommand::Report(report) => report.run(),
         }
-    }
-}
-
-impl CaseValidateCommand {
-    fn run(self) -> Result<u8, Failure> {
-        let report = CaseReport::of(load_case(&self.case));
-        let code = if matches!(report, CaseReport::Valid { .. }) { 0 } else { USAGE };
-        let json = serde_json::to_string(&report)
-            .map_err(|error| Failure::Write { what: "the report", source: error.into() })?;
-        print(&format!("{json}\n"))?;
-        Ok(code)
     }
 }

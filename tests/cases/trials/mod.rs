@@ -6,6 +6,7 @@ mod jobs;
 mod kills;
 mod many;
 mod own;
+mod prove;
 mod scene;
 mod special_files;
 mod worktrees;
