@@ -10,9 +10,11 @@ use cofferdam::cases::{
     CellBase, CellSettings, DifferenceRules, ExecCode, ExecRequest, Executor, SandboxedCell,
     StepAccess, TrialCell,
 };
-use cofferdam::executor::SandboxExecutor;
+use cofferdam::executor::{Executor as _, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::{RunSpec, Watch};
 use cofferdam_test_support::host;
 use tempfile::TempDir;
 
@@ -179,6 +181,31 @@ fn a_cell_over_many_files_begins_as_fast_as_one_over_few() {
     };
     let (Some(few), Some(many)) = (start(50), start(5000)) else { return };
     assert!(many < few * 3 + Duration::from_millis(30), "{many:?} and {few:?}");
+}
+
+#[test]
+fn a_command_of_a_cell_costs_about_what_a_plain_run_does() {
+    let Some(trial) = Trial::new(&[("a", "a\n")]) else { return };
+    let cell = trial.cell(trial.settings());
+    let plain = || {
+        let argv = vec![c"true".to_owned()];
+        let spec = RunSpec { argv, workdir: "/workspace".into(), ..RunSpec::default() };
+        let workspace = WorkspaceInput::Template { dir: None, files: &[] };
+        let input = RunInput { spec, workspace, retained: Retained::default() };
+        let watch = Watch::of(CancelToken::new().unwrap());
+        let began = Instant::now();
+        trial.executor.execute(input, &watch, None).unwrap();
+        began.elapsed()
+    };
+    let in_cell = || {
+        let began = Instant::now();
+        cell.run(&ExecRequest::new(["true"])).unwrap();
+        began.elapsed()
+    };
+    // In turn, so that both meet the same load; the least of many has the least of it.
+    let (plain, in_cell): (Vec<_>, Vec<_>) = (0..60).map(|_| (plain(), in_cell())).unzip();
+    let (plain, in_cell) = (plain.iter().min().unwrap(), in_cell.iter().min().unwrap());
+    assert!(*in_cell < *plain * 2 + Duration::from_millis(10), "{in_cell:?} and {plain:?}");
 }
 
 fn write_bytes(path: &Path) {

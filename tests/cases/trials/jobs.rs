@@ -1,13 +1,21 @@
 //! Agents that are jobs: a request over the sandbox, whose tree at its end is graded.
 
 use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::scene::{HIDDEN_TEST, RunEnd, Scene};
 use crate::harness::endpoint::{Endpoint, answer};
 
 const EXECUTORS: [&str; 2] = ["sandboxed", "local"];
+/// A wide bound, for a busy host.
+const BEGUN_WITHIN: Duration = Duration::from_secs(120);
 const KEY: &str = "sk-of-a-job-0123456789";
 
 /// A harness whose job runs `script` by Python, with more keys of the request.
@@ -213,4 +221,34 @@ open('seen', 'w').write(str(os.environ))"
     let came = endpoint.came();
     assert_eq!(came[0].header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     scene.assert_no_file_has(KEY);
+}
+
+/// Whether a file named `stdout` below `directory` has anything.
+fn has_output(directory: &Path) -> bool {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| {
+        let is_stdout = path.ends_with("stdout");
+        path.is_dir() && has_output(&path)
+            || is_stdout && path.metadata().is_ok_and(|metadata| metadata.len() > 0)
+    })
+}
+
+#[test]
+fn a_signal_ends_a_job_and_leaves_its_cell_pending() {
+    let work = "import time; print('begun', flush=True); time.sleep(600)";
+    let harnesses = python("mine", work, "limits: {timeout_ms: 600000}");
+    let Some(scene) = scene(&harnesses, HIDDEN_TEST) else { return };
+    let mut command = scene.command("run", &[]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let since = Instant::now();
+    while !has_output(&scene.store().join("case-sessions")) {
+        assert!(since.elapsed() < BEGUN_WITHIN, "the job does not begin");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let asked = Instant::now();
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+    let end = RunEnd::of(&child.wait_with_output().unwrap());
+    assert_eq!((end.code, end.cells()), (Some(143), [0, 0, 0, 1]), "{}", end.stderr);
+    assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", asked.elapsed());
+    scene.assert_nothing_left();
 }
