@@ -109,7 +109,7 @@ impl CellExecutor for LocalCell {
     }
 
     fn open_sandbox(&self) -> Result<OwnedFd, ExecError> {
-        self.stage.with(|directory| directory.open_sandbox())
+        self.stage.with(CellDirectory::open_sandbox)
     }
 
     fn replace_sandbox(
