@@ -8,6 +8,6 @@ mod many;
 mod own;
 mod prove;
 mod scene;
+mod secrets;
 mod special_files;
 mod worktrees;
-mod secrets;
