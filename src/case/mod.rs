@@ -7,5 +7,6 @@ pub mod harness;
 mod known_agents;
 pub mod provision;
 pub mod run;
+pub mod service;
 pub mod source;
 pub mod trial;
