@@ -21,7 +21,7 @@ const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("evaluation", &["egress", "config", "policy", "store", "executor"]),
     ("case", &["egress", "config", "policy", "store", "executor", "job", "evaluation"]),
     ("engine", &["egress", "config", "executor", "workspace"]),
-    ("http", &["egress", "config", "check", "job", "evaluation", "workspace"]),
+    ("http", &["egress", "config", "check", "job", "evaluation", "case", "workspace"]),
     (
         "cli",
         &[

@@ -20,5 +20,7 @@ pub use environment::{
 pub use finding::{CaseCode, CaseFinding, CaseReport};
 pub use grader::{CaseGrader, GraderKind, InjectedFile, TestCounts};
 pub use matrix::{CaseMatrix, MatrixEntry};
-pub use parse::{Availability, Case, CaseFaults, CaseTask, CheckedCase, load_case};
+pub use parse::{
+    Availability, Case, CaseFaults, CaseTask, CheckedCase, load_case, load_case_with_text,
+};
 pub use source::{CaseFixtures, CaseOracle, CaseSource, SourceIsolation, SourceOrigin};

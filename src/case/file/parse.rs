@@ -146,6 +146,14 @@ impl CaseReport {
 /// # Errors
 /// All errors of the file.
 pub fn load_case(path: &Path) -> Result<CheckedCase, CaseFaults> {
+    load_case_with_text(path).map(|(checked, _)| checked)
+}
+
+/// The same with the bytes that were parsed.
+///
+/// # Errors
+/// All errors of the file.
+pub fn load_case_with_text(path: &Path) -> Result<(CheckedCase, Vec<u8>), CaseFaults> {
     let file = if path.is_dir() { path.join(CASE_FILE) } else { path.to_owned() };
     if !file.is_file() {
         let message = format!("there is no file '{}'", file.display());
@@ -159,7 +167,8 @@ pub fn load_case(path: &Path) -> Result<CheckedCase, CaseFaults> {
         return Err(CaseFaults::of_file(CaseCode::NotFound, message));
     }
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parse_case(&bytes, directory.unwrap_or(Path::new(".")))
+    let checked = parse_case(&bytes, directory.unwrap_or(Path::new(".")))?;
+    Ok((checked, bytes))
 }
 
 /// Parses a case file whose local paths start at `directory`.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::call::Harness;
 use super::command::CommandHarness;
+use super::denials::CaseDenial;
 use super::end::HarnessError;
 use super::job::{InlineJob, InlineJobs, JobHarness};
-use super::network::{AgentReach, HarnessTerms};
+use super::network::{AgentReach, HarnessTerms, SECRET_DENIED};
 use super::nop::{NopHarness, UndefinedAgent};
 use super::openai::{OpenaiHarness, OpenaiSettings};
 use super::oracle::OracleCommands;
@@ -75,6 +76,20 @@ impl ChosenHarness {
             }
             _ => Self::without_network(UndefinedAgent { name: name.to_owned() }),
         })
+    }
+
+    /// The harnesses of `case` that name a secret of the service which they may not use.
+    pub fn secret_denials(case: &Case, setup: HarnessSetup<'_>) -> Vec<CaseDenial> {
+        let denial = |(name, defined): (&String, &CaseHarness)| {
+            let error = Self::make(defined, setup).err()?;
+            let words = error.message.strip_prefix(SECRET_DENIED)?.trim_start_matches(": ");
+            Some(CaseDenial {
+                path: format!("harnesses.{name}"),
+                code: SECRET_DENIED,
+                message: words.to_owned(),
+            })
+        };
+        case.harnesses.iter().filter_map(denial).collect()
     }
 
     fn make(defined: &CaseHarness, setup: HarnessSetup<'_>) -> Result<Self, HarnessError> {

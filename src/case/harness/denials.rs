@@ -20,6 +20,8 @@ const LOCAL_NAMES: [&str; 2] = ["localhost", "localhost.localdomain"];
 pub struct HttpCaseRules<'a> {
     /// Hosts that may be reached although they are not public: `CASES_HOSTS_ALLOW`.
     pub hosts_allow: &'a AllowList,
+    /// Hosts that environments and agents may reach: `CASES_EGRESS_ALLOW`.
+    pub egress_allow: &'a AllowList,
     /// Variables of the service that secrets may name: `CASES_HARNESS_ENV`.
     pub variables: &'a [String],
     /// Directories of the service's host that it may read, without links: the Case's own, or the roots.
@@ -54,7 +56,7 @@ pub fn http_denials(case: &Case, rules: &HttpCaseRules<'_>) -> Vec<CaseDenial> {
     denied_files(case, rules, &mut denials);
     if let Some(environment) = &case.environment {
         for (index, host) in environment.egress.iter().flatten().enumerate() {
-            denied_host(format!("environment.egress[{index}]"), host, rules, &mut denials);
+            denied_reach(format!("environment.egress[{index}]"), host, rules, &mut denials);
         }
     }
     let passed = case.container.iter().flat_map(|container| &container.env_passthrough);
@@ -123,7 +125,7 @@ fn denied_harness(
     match &harness.network {
         HarnessNetwork::Egress(hosts) => {
             for (index, host) in hosts.iter().enumerate() {
-                denied_host(format!("{path}.egress[{index}]"), host, rules, denials);
+                denied_reach(format!("{path}.egress[{index}]"), host, rules, denials);
             }
         }
         HarnessNetwork::Object(object) => {
@@ -141,11 +143,11 @@ fn denied_network(
     let allow = object.get("allow").and_then(Value::as_array);
     for (index, host) in allow.into_iter().flatten().enumerate() {
         let host = host.as_str().unwrap_or_default();
-        denied_host(format!("{path}.allow[{index}]"), host, rules, denials);
+        denied_reach(format!("{path}.allow[{index}]"), host, rules, denials);
     }
     let map = |key: &str| object.get(key).and_then(Value::as_object);
     for host in map("rules").into_iter().flat_map(|hosts| hosts.keys()) {
-        denied_host(format!("{path}.rules.{host}"), host, rules, denials);
+        denied_reach(format!("{path}.rules.{host}"), host, rules, denials);
     }
     for (name, secret) in map("secrets").into_iter().flatten() {
         let Some(value) = secret.get("value") else { continue };
@@ -154,6 +156,22 @@ fn denied_network(
             let message = format!("the variable '{variable}' is not for Cases (CASES_HARNESS_ENV)");
             denials.push(CaseDenial::new(format!("{path}.secrets.{name}.value"), ENV, message));
         }
+    }
+}
+
+/// Notes a host of an environment or an agent that the service lets nobody reach.
+fn denied_reach(
+    path: String,
+    host: &str,
+    rules: &HttpCaseRules<'_>,
+    denials: &mut Vec<CaseDenial>,
+) {
+    let count = denials.len();
+    denied_host(path.clone(), host, rules, denials);
+    let Ok(entry) = AllowEntry::parse(host) else { return };
+    if denials.len() == count && !rules.egress_allow.covers(&entry) {
+        let message = format!("'{host}' is not among the hosts for Cases (CASES_EGRESS_ALLOW)");
+        denials.push(CaseDenial::new(path, NETWORK, message));
     }
 }
 
@@ -193,16 +211,30 @@ mod tests {
     use super::*;
     use crate::case::file::load_case;
 
+    const REACHED: [&str; 4] = ["pypi.org", "a.example", "10.0.0.0/8:*", "127.0.0.1:80"];
+
     fn denied(yaml: &str, hosts_allow: &[&str]) -> Vec<(String, &'static str)> {
+        denied_beyond(yaml, hosts_allow, &REACHED)
+    }
+
+    fn denied_beyond(
+        yaml: &str,
+        hosts_allow: &[&str],
+        egress_allow: &[&str],
+    ) -> Vec<(String, &'static str)> {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("src")).unwrap();
         let head = "id: a\ntask: {prompt: p}\nmatrix: {harnesses: [nop], models: [m]}\n";
         std::fs::write(place.path().join("case.yaml"), format!("{head}{yaml}")).unwrap();
         let case = load_case(place.path()).unwrap().case;
-        let hosts: Vec<String> = hosts_allow.iter().map(ToString::to_string).collect();
+        let list = |hosts: &[&str]| {
+            let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+            AllowList::parse(&hosts).unwrap()
+        };
         let directory = place.path().canonicalize().unwrap();
         let rules = HttpCaseRules {
-            hosts_allow: &AllowList::parse(&hosts).unwrap(),
+            hosts_allow: &list(hosts_allow),
+            egress_allow: &list(egress_allow),
             variables: &["ALLOWED".to_owned()],
             readable: &[directory],
         };
@@ -262,6 +294,27 @@ mod tests {
                 wanted.into_iter().map(|(path, code)| (path.to_owned(), code)).collect();
             assert_eq!(denied(yaml, &[]), wanted, "{yaml}");
         }
+    }
+
+    #[test]
+    fn environments_and_agents_reach_only_what_the_service_lets_cases_reach() {
+        for (yaml, path) in [
+            ("environment: {egress: [pypi.org]}\n", "environment.egress[0]"),
+            (
+                "harnesses: {h: {kind: command, argv: [a], egress: [a.example]}}\n",
+                "harnesses.h.egress[0]",
+            ),
+            (
+                "harnesses: {h: {kind: command, argv: [a], network: {rules: {a.example: [{}]}}}}\n",
+                "harnesses.h.network.rules.a.example",
+            ),
+        ] {
+            assert_eq!(denied_beyond(yaml, &[], &REACHED), [], "{yaml}");
+            let wanted = [(path.to_owned(), NETWORK)];
+            assert_eq!(denied_beyond(yaml, &[], &["b.example"]), wanted, "{yaml}");
+        }
+        let cloned = "source: {repo: 'https://a.example/r', commit: main}\n";
+        assert_eq!(denied_beyond(cloned, &[], &[]), []);
     }
 
     #[test]

@@ -5,12 +5,14 @@ use zeroize::Zeroizing;
 
 use super::end::HarnessError;
 use crate::case::file::HarnessNetwork;
-use crate::egress::rules::WithheldValues;
+use crate::egress::rules::{NetworkDenial, WithheldValues};
 use crate::egress::secret::Placeholders;
 use crate::egress::{AllowList, EgressGrant, EgressTerms, SandboxNetwork};
 use cofferdam_core::NetworkObject;
 use cofferdam_core::json::{JsonFault, parse_object};
 
+/// What the words begin with about a secret that may not be used.
+pub(super) const SECRET_DENIED: &str = "policy.secret_denied";
 /// The step that records of requests name.
 const STEP: &str = "agent";
 
@@ -51,8 +53,7 @@ impl AgentReach {
         let placeholders = Placeholders::new_for(&object);
         let refused = WithheldValues::Refused;
         let network = terms.egress.network(&object, &terms.token, &placeholders, refused);
-        let network =
-            network.map_err(|denial| HarnessError::failed(format!("network: {denial}")))?;
+        let network = network.map_err(|denial| HarnessError::failed(network_words(&denial)))?;
         let hosts = object.hosts();
         let is_empty = hosts.is_empty();
         Ok(Self { network, terms: terms.with_hosts_of_case(&hosts), is_empty })
@@ -76,6 +77,14 @@ impl HarnessTerms {
             terms.private_hosts = AllowList::parse(&entries).unwrap_or(terms.private_hosts);
         }
         terms
+    }
+}
+
+/// Why a network may not be used.
+fn network_words(denial: &NetworkDenial) -> String {
+    match denial {
+        NetworkDenial::SecretDenied { .. } => format!("{SECRET_DENIED}: network: {denial}"),
+        denial => format!("network: {denial}"),
     }
 }
 

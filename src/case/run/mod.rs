@@ -30,6 +30,6 @@ pub use result::CellResult;
 pub use schedule::{CellRunner, RunObserver, RunWork, run_pending};
 pub use store::{
     CaseRunError, CellFile, CellFilesDir, CellLog, FoundRun, LockedRun, NewRun, RunDigests,
-    RunFolder, RunManifest, RunOptions, case_file, find_run,
+    RunFolder, RunManifest, RunOptions, UnfinishedRun, case_file, find_run,
 };
 pub use summary::{RunAnswer, RunSummary};

@@ -120,7 +120,11 @@ impl RunWork<'_> {
         queue.cells.pop()
     }
 
-    fn attempt(&self, cell: &PlannedCell, attempt: u64) -> Result<(), CaseRunError> {
+    /// Runs one Cell, as the attempt of that number.
+    ///
+    /// # Errors
+    /// The result could not be written.
+    pub fn attempt(&self, cell: &PlannedCell, attempt: u64) -> Result<CellEnd, CaseRunError> {
         let (started_at, began) = (rfc3339(SystemTime::now()), Instant::now());
         self.observer.began(cell);
         let mut end = match self.run.begin(cell, attempt) {
@@ -134,7 +138,7 @@ impl RunWork<'_> {
         let result = CellResult { cell: cell.clone(), attempt, end };
         self.run.finish(&result)?;
         self.observer.ended(&result);
-        Ok(())
+        Ok(result.end)
     }
 
     /// Runs the Cell. Where a panic ends the process instead, the Cell is pending for the next one.

@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::error::CaseRunsError;
+use crate::case::run::UnfinishedRun;
 use crate::evaluation::service::EventsProgress;
 use cofferdam_core::job::Idempotency;
 use cofferdam_core::values::deadline::Deadline;
@@ -73,38 +74,50 @@ pub enum CaseInput {
 /// A directory for the files of a Case, removed when it is dropped.
 #[derive(Debug)]
 pub struct StagedCase {
-    directory: Option<PathBuf>,
+    directory: PathBuf,
+    /// The run that it becomes a part of; none for a directory that is in no store.
+    run: Option<UnfinishedRun>,
+    is_given_away: bool,
 }
 
 impl StagedCase {
-    /// Owns `directory`.
+    /// Owns `directory`, which is in no store: a service does not admit it, but what is tested without one may use it.
     pub fn over(directory: PathBuf) -> Self {
-        Self { directory: Some(directory) }
+        Self { directory, run: None, is_given_away: false }
+    }
+
+    /// The directory `directory` of a run that is being made.
+    pub(super) fn of_run(run: UnfinishedRun, directory: PathBuf) -> Self {
+        Self { directory, run: Some(run), is_given_away: false }
     }
 
     /// The directory.
     pub fn path(&self) -> &Path {
-        self.directory.as_deref().unwrap_or(Path::new(""))
+        &self.directory
     }
 
-    /// Gives the directory away: somebody else has moved it.
-    pub(super) fn release(mut self) {
-        self.directory = None;
+    /// The run with the directory in it.
+    pub(super) fn into_run(mut self) -> Option<UnfinishedRun> {
+        let run = self.run.take();
+        self.is_given_away = run.is_some();
+        run
     }
 }
 
 impl Drop for StagedCase {
     fn drop(&mut self) {
-        if let Some(directory) = self.directory.take()
-            && let Err(error) = fs::remove_dir_all(&directory)
-        {
+        // The whole run goes, with its directory.
+        if self.run.take().is_some() || self.is_given_away {
+            return;
+        }
+        if let Err(error) = fs::remove_dir_all(&self.directory) {
             log::warn!(reason = error.to_string(); "files of a Case not removed");
         }
     }
 }
 
 /// What a run has come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseRunStatus {
     /// It waits for a worker.
@@ -150,7 +163,7 @@ pub struct SubmittedCaseRun {
 }
 
 /// Cells of a run by what they have come to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaseCellCounts {
     /// Those that wait.
     pub pending: u64,
@@ -190,7 +203,7 @@ pub struct CaseRunView {
 }
 
 /// Why a run ended early.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaseRunFault {
     /// `case.changed` or `case.store_failed`.
     pub code: String,

@@ -90,9 +90,7 @@ impl CaseRunsError {
             Self::InvalidCase { errors } => json!({ "errors": errors }),
             Self::PathDenied => json!({ "field": "path" }),
             Self::Denied(denials) => {
-                let entry = |denial: &CaseDenial| {
-                    json!({ "path": denial.path, "code": denial.code, "message": denial.message })
-                };
+                let entry = |denial: &CaseDenial| json!({ "path": denial.path, "code": denial.code, "message": denial.message });
                 json!({ "denials": denials.iter().map(entry).collect::<Vec<_>>() })
             }
             Self::TooLarge { bytes_max } => json!({ "bytes_max": bytes_max }),

@@ -5,15 +5,23 @@
 //! `input/` until it has ended.
 
 mod api;
+mod case_service;
 mod error;
+mod record;
 mod runners;
 mod settings;
+#[cfg(test)]
+mod tests;
+mod trial_runners;
+mod work;
 
 pub use api::{
     CancelledCaseRun, CaseCellCounts, CaseInput, CaseRunCounts, CaseRunDocument, CaseRunEvents,
     CaseRunFault, CaseRunPage, CaseRunQuery, CaseRunRequest, CaseRunStatus, CaseRunView, CaseRuns,
     StagedCase, SubmittedCaseRun,
 };
+pub use case_service::CaseService;
 pub use error::CaseRunsError;
 pub use runners::{CaseRunners, RunnerRequest};
 pub use settings::CaseServiceSettings;
+pub use trial_runners::TrialRunners;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::case::cell::CellExecutorKind;
 use crate::case::file::CheckedCase;
+use crate::case::harness::CaseDenial;
 use crate::case::run::CellRunner;
 use cofferdam_core::sync::cancel::CancelToken;
 
@@ -22,6 +23,9 @@ pub struct RunnerRequest<'a> {
 
 /// Makes runners of Cells.
 pub trait CaseRunners: Send + Sync {
+    /// What the Case may not use besides what every Case by HTTP may not: secrets of the service.
+    fn denials(&self, request: &RunnerRequest<'_>) -> Vec<CaseDenial>;
+
     /// The digest of all that the Cells read besides the case file.
     ///
     /// # Errors

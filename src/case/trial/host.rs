@@ -53,6 +53,12 @@ impl fmt::Debug for OwnCells {
     }
 }
 
+impl AsRef<Self> for TrialHost {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl TrialHost {
     /// What the Cells of a Case share. Nothing is prepared before the first needs it.
     pub fn new(settings: TrialSettings, parts: TrialParts) -> Self {

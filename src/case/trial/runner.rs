@@ -19,33 +19,41 @@ const ISOLATION: &str = "source.isolation";
 
 /// Runs the Cells of one Case.
 #[derive(Debug)]
-pub struct TrialRunner {
-    host: TrialHost,
+pub struct TrialRunner<H = TrialHost> {
+    host: H,
     warnings: Vec<CellWarning>,
 }
 
-impl TrialRunner {
+/// Fails every Cell: this host cannot run one.
+#[derive(Debug)]
+pub struct UnavailableRunner {
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl<H: AsRef<TrialHost>> TrialRunner<H> {
     /// Runs Cells by `host`. Each result has `warnings`, those of the Case, and those of what the executor does not do.
-    pub fn new(host: TrialHost, mut warnings: Vec<CellWarning>) -> Self {
+    pub fn new(host: H, mut warnings: Vec<CellWarning>) -> Self {
+        let shared = host.as_ref();
         // Without an executor it is a guess.
         warnings.retain(|warning| warning.path != ISOLATION || warning.code != NO_EFFECT);
-        warnings.extend(executor_warnings(host.case(), host.settings().executor));
+        warnings.extend(executor_warnings(shared.case(), shared.settings().executor));
         Self { host, warnings }
     }
 
     fn attempt(&self, planned: &PlannedCell, files: &CellFilesDir, stop: &CancelToken) -> CellEnd {
         let mut end = CellEnd::of(CellStatus::Failed);
         end.warnings.clone_from(&self.warnings);
-        let executor = self.host.settings().executor.word();
+        let host = self.host.as_ref();
+        let executor = host.settings().executor.word();
         let spec =
-            json!({"cell": planned, "executor": executor, "prompt": self.host.case().task.prompt});
+            json!({"cell": planned, "executor": executor, "prompt": host.case().task.prompt});
         let begun = files.write_json(CellFile::Spec, &spec);
         let commands = begun.and_then(|()| files.open_log(CellFile::Commands));
         let commands = match commands {
             Ok(commands) => commands,
             Err(error) => return with_stop(end, TrialStop::of_store(TrialStep::Start, &error)),
         };
-        let host = &self.host;
         let mut trial = Trial { host, planned, files, commands: Some(&commands), stop, end };
         let ended = trial.run();
         match ended {
@@ -55,9 +63,20 @@ impl TrialRunner {
     }
 }
 
-impl CellRunner for TrialRunner {
+impl<H: AsRef<TrialHost> + Send + Sync> CellRunner for TrialRunner<H> {
     fn run_cell(&self, planned: &PlannedCell, files: &CellFilesDir, stop: &CancelToken) -> CellEnd {
         self.attempt(planned, files, stop)
+    }
+}
+
+impl CellRunner for UnavailableRunner {
+    fn run_cell(&self, _: &PlannedCell, _: &CellFilesDir, _: &CancelToken) -> CellEnd {
+        CellEnd::failed(CellFault {
+            code: "backend.unavailable".to_owned(),
+            step: "start".to_owned(),
+            message: self.reason.clone(),
+            tail: None,
+        })
     }
 }
 

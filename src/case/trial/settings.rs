@@ -57,7 +57,7 @@ pub struct TrialParts {
     /// Makes the files of Cells, and runs their commands.
     pub trees: CellTrees,
     /// Clones repositories.
-    pub repositories: Repositories,
+    pub repositories: Arc<Repositories>,
     /// The root file system in which git runs.
     pub root: EvaluationRoot,
     /// Directories below which repositories of this host may be cloned.

@@ -5,39 +5,27 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::run::{CellRunnerSource, RunnerRequest};
-use crate::case::cell::{CellExecutorKind, CellTrees, ExecError, StepLimits};
+use crate::case::cell::CellExecutorKind;
 use crate::case::file::{Case, CheckedCase};
-use crate::case::run::{CellEnd, CellFault, CellFilesDir, CellRunner, CellWarning, PlannedCell};
+use crate::case::run::{CellRunner, CellWarning};
 use crate::case::source::repository_hosts;
-use crate::case::trial::{TrialHost, TrialParts, TrialRunner, TrialSettings, inputs_digest};
+use crate::case::trial::{
+    RunHost, RunHostRequest, TrialHost, TrialHosts, TrialHostsSettings, TrialRunner,
+    UnavailableRunner, inputs_digest,
+};
 use crate::cli::failure::Failure;
 use crate::cli::options::file_secrets::egress_with_secrets;
 use crate::cli::options::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
 use crate::config::CaseConfig;
 use crate::egress::{AllowList, EgressTerms, ServiceEgress};
-use crate::evaluation::bounds::PhaseBounds;
-use crate::evaluation::cache::CacheSpace;
-use crate::evaluation::repository::{Repositories, RepositoryRoots, RepositorySettings};
-use crate::evaluation::trees::session_base::SessionDirectory;
-use crate::evaluation::trees::{EvaluationRoot, EvaluationTrees};
 use crate::executor::SandboxExecutor;
+use cofferdam_core::SetupFailure;
 use cofferdam_core::sync::cancel::CancelToken;
-use cofferdam_core::{NetworkObject, SetupFailure};
 use cofferdam_sandbox::engine::{SandboxConfig, SandboxHost, builtin_profile};
 
-/// Directories of the store: caches of repositories, and files of Cells while they run.
-const CACHE: &str = "cache";
-const CONTAINERS: &str = "containers";
-const SESSIONS: &str = "case-sessions";
-const IMAGES: &str = "images";
-const SCRATCH: &str = "scratch";
-/// Bounds of repositories, as of evaluations.
-const CLONE_TIMEOUT: Duration = Duration::from_mins(10);
-const REPOSITORY_BYTES_MAX: u64 = 4 << 30;
-const BASE_BYTES_MAX: u64 = 8 << 30;
+/// The most bytes of the caches of repositories.
 const CACHE_BYTES_MAX: u64 = 20 << 30;
 /// Sandboxes that one Cell has at the same time.
 const HOST_IDS: usize = 4;
@@ -45,20 +33,6 @@ const HOST_IDS: usize = 4;
 /// Makes runners of Cells on this host.
 #[derive(Debug, Clone, Copy)]
 pub struct CaseTrials;
-
-/// Runs Cells on this host.
-#[derive(Debug)]
-struct HostRunner {
-    // Dropped before the directory, in which its files are.
-    runner: TrialRunner,
-    _session: SessionDirectory,
-}
-
-/// Fails every Cell: this host cannot run one.
-#[derive(Debug)]
-struct NoRunner {
-    reason: String,
-}
 
 impl CellRunnerSource for CaseTrials {
     fn source_digest(&self, request: &RunnerRequest<'_>) -> Result<String, Failure> {
@@ -80,42 +54,24 @@ impl CellRunnerSource for CaseTrials {
             store_dir,
         });
         match opened {
-            Ok(CaseHost { host, session }) => {
+            Ok(host) => {
                 let warnings = checked.warnings.iter().map(CellWarning::of).collect();
-                let runner = TrialRunner::new(host, warnings);
-                Ok(Box::new(HostRunner { runner, _session: session }))
+                Ok(Box::new(TrialRunner::new(host, warnings)))
             }
             Err(Failure::Refused(failure)) => {
-                Ok(Box::new(NoRunner { reason: failure.to_string() }))
+                Ok(Box::new(UnavailableRunner { reason: failure.to_string() }))
             }
             Err(failure) => Err(failure),
         }
     }
 }
 
-impl CellRunner for HostRunner {
-    fn run_cell(&self, cell: &PlannedCell, files: &CellFilesDir, stop: &CancelToken) -> CellEnd {
-        self.runner.run_cell(cell, files, stop)
-    }
-}
-
-impl CellRunner for NoRunner {
-    fn run_cell(&self, _: &PlannedCell, _: &CellFilesDir, _: &CancelToken) -> CellEnd {
-        CellEnd::failed(CellFault {
-            code: "backend.unavailable".to_owned(),
-            step: "start".to_owned(),
-            message: self.reason.clone(),
-            tail: None,
-        })
-    }
-}
-
 /// What a run of a Case needs of this host.
 #[derive(Debug)]
 pub struct CaseHost {
-    // Dropped before the directory, in which its files are.
-    host: TrialHost,
-    session: SessionDirectory,
+    // Dropped before what it is made by, in whose directory its files are.
+    run: RunHost,
+    _hosts: TrialHosts,
 }
 
 /// What a [`CaseHost`] is opened for.
@@ -141,93 +97,47 @@ impl CaseHost {
         let (config, problems) = CaseConfig::read(env::vars_os());
         let config = problems.none_or(config)?;
         let store_dir = std::path::absolute(request.store_dir).map_err(cannot("store"))?;
+        // Before sandboxes hide it.
         fs::create_dir_all(&store_dir).map_err(cannot("make the store"))?;
-        let session = SessionDirectory::open(&store_dir.join(SESSIONS)).map_err(|error| {
-            Failure::Refused(SetupFailure::from_words("files of Cells", error.to_string()))
-        })?;
-        let images = session.path().join(IMAGES);
-        let scratch = session.path().join(SCRATCH);
-        for directory in [&images, &scratch] {
-            fs::create_dir(directory).map_err(cannot("make directory"))?;
-        }
         // The results of other Cells and what may hold secrets are none of an agent's business.
         let (service, secret_files) = egress_with_secrets(config.secrets.as_ref())?;
         let store = std::slice::from_ref(&store_dir);
         let private = [config.network_files.as_slice(), &secret_files, store].concat();
         let executor = Arc::new(executor(request.workers, private)?);
-        let egress = terms(&config, service, &request.checked.case)?;
-        let parts = parts(&config, &executor, (&images, &store_dir), &egress)?;
-        let settings = TrialSettings {
-            case: request.checked.case.clone(),
-            case_path: request.case_path.to_owned(),
+        let settings = TrialHostsSettings {
+            store_dir,
+            cache_bytes_max: CACHE_BYTES_MAX,
+            egress: terms(&config, service, &request.checked.case)?,
+            clone_network: config.clone_network,
+            provision_network: config.provision_network,
+            provision_env: config.provision_env,
+            root_name: env::var(ROOTFS_VARIABLE).unwrap_or_default(),
+            variables: variables(),
+            trusts_case: true,
+            helper: env::current_exe().map_err(cannot("find this program"))?,
+            local_roots: vec![PathBuf::from("/")],
+        };
+        let hosts = TrialHosts::open(settings, &executor).map_err(Failure::Refused)?;
+        let run = hosts.host(&RunHostRequest {
+            case: &request.checked.case,
+            case_path: request.case_path,
             executor: request.executor,
             keep: request.keep,
-            variables: variables(),
-            provision_env: config.provision_env,
-            provision_network: config.provision_network,
-            egress,
-            owner: String::new(),
-            trusts_case: true,
-            scratch,
-            helper: env::current_exe().map_err(cannot("find this program"))?,
-            left_out: vec![store_dir.clone()],
-        };
-        let caches = store_dir.join(CACHE).join(CONTAINERS);
-        let host = TrialHost::new(settings, parts).with_caches(caches, CACHE_BYTES_MAX);
-        Ok(Self { host, session })
+            owner: "",
+        });
+        Ok(Self { run: run.map_err(Failure::Refused)?, _hosts: hosts })
     }
 
     /// What its Cells share.
     pub fn host(&self) -> &TrialHost {
-        &self.host
+        self.run.as_ref()
     }
 }
 
-fn parts(
-    config: &CaseConfig,
-    executor: &Arc<SandboxExecutor>,
-    (images, store_dir): (&Path, &Path),
-    egress: &EgressTerms,
-) -> Result<TrialParts, Failure> {
-    let unusable = |error: ExecError| {
-        Failure::Refused(SetupFailure::from_words("files of Cells", error.message))
-    };
-    // Files are in memory where this host cannot mount images.
-    let trees = CellTrees::open(Arc::clone(executor), Some(images))
-        .or_else(|_| CellTrees::open(Arc::clone(executor), None))
-        .map_err(unusable)?;
-    let bases = EvaluationTrees::open(Arc::clone(executor), Some(images))
-        .or_else(|_| EvaluationTrees::open(Arc::clone(executor), None))
-        .map_err(Failure::Refused)?;
-    let limits = StepLimits::default();
-    let cache = Arc::new(CacheSpace::lasting(store_dir.join(CACHE), CACHE_BYTES_MAX));
-    let repositories = Repositories::new(RepositorySettings {
-        egress: egress.clone(),
-        cache,
-        clone_timeout: CLONE_TIMEOUT,
-        repository_bytes_max: REPOSITORY_BYTES_MAX,
-        base_bytes_max: BASE_BYTES_MAX,
-        install_timeout: CLONE_TIMEOUT,
-        install_network: NetworkObject::default(),
-        clone_network: config.clone_network.clone(),
-        install_env: BTreeMap::new(),
-        bounds: PhaseBounds {
-            memory_bytes_max: limits.memory_bytes_max,
-            processes_max: limits.processes_max,
-            cpus_milli_max: None,
-        },
-    });
-    let name = env::var(ROOTFS_VARIABLE).unwrap_or_default();
-    let missing = |path: PathBuf| {
-        Failure::Refused(SetupFailure::from_words("repositories", path.display().to_string()))
-    };
-    Ok(TrialParts {
-        trees,
-        repositories,
-        root: EvaluationRoot { name, trees: bases },
-        local: RepositoryRoots::open(&[PathBuf::from("/")]).map_err(missing)?,
-        jobs: None,
-    })
+impl AsRef<TrialHost> for CaseHost {
+    fn as_ref(&self) -> &TrialHost {
+        self.host()
+    }
 }
 
 fn executor(workers: usize, private: Vec<PathBuf>) -> Result<SandboxExecutor, Failure> {

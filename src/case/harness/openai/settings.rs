@@ -8,7 +8,7 @@ use super::key::ModelKey;
 use crate::case::file::HarnessKind;
 use crate::case::harness::denials::entry_of;
 use crate::case::harness::end::{AgentTokens, HarnessError};
-use crate::case::harness::network::HarnessTerms;
+use crate::case::harness::network::{HarnessTerms, SECRET_DENIED};
 use crate::egress::hosts::literal::AskedHost;
 use crate::evaluation::web_url::WebUrl;
 
@@ -141,9 +141,8 @@ fn key_of_service(
     url: &WebUrl,
     terms: &HarnessTerms,
 ) -> Result<ModelKey, HarnessError> {
-    let denied = |words: &str| {
-        HarnessError::failed(format!("policy.secret_denied: the secret '{name}' {words}"))
-    };
+    let denied =
+        |words: &str| HarnessError::failed(format!("{SECRET_DENIED}: the secret '{name}' {words}"));
     let secrets = terms.egress.service.secrets();
     let (value, hosts) =
         secrets.find(name, &terms.token).ok_or_else(|| denied("is not available"))?;

@@ -1,7 +1,8 @@
 //! `<store>/cases`: the runs of a store.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use nix::errno::Errno;
@@ -12,6 +13,7 @@ use super::locked_run::{CELLS, LockedRun, MANIFEST};
 use super::manifest::{
     MANIFEST_BYTES_MAX, MANIFEST_VERSION, ManifestHead, RunDigests, RunManifest, RunOptions,
 };
+use super::unfinished::{UNFINISHED, UnfinishedRun};
 use crate::case::run::plan::PlannedCell;
 use crate::store::{ServiceLock, StoreDir, StoreError};
 use cofferdam_core::job::JobId;
@@ -20,10 +22,6 @@ use cofferdam_core::values::utc::rfc3339;
 const CASES: &str = "cases";
 /// The copy of the case file.
 const CASE_COPY: &str = "case.yaml";
-/// The start of the name of a run that is not whole yet.
-const UNFINISHED: &str = ".new-";
-/// How many new names are tried for a run that is not whole yet.
-const ATTEMPTS_MAX: u32 = 16;
 
 /// What a run is made of.
 #[derive(Debug, Clone)]
@@ -47,7 +45,7 @@ pub struct NewRun<'a> {
 /// The runs of a store.
 #[derive(Debug)]
 pub struct RunFolder {
-    cases: StoreDir,
+    pub(super) cases: Arc<StoreDir>,
 }
 
 impl RunFolder {
@@ -56,7 +54,7 @@ impl RunFolder {
     /// # Errors
     /// The directory cannot be a store.
     pub fn open_or_create(store: &Path) -> Result<Self, CaseRunError> {
-        Ok(Self { cases: StoreDir::open_root(store)?.own_child(CASES)? })
+        Ok(Self { cases: Arc::new(StoreDir::open_root(store)?.own_child(CASES)?) })
     }
 
     /// Opens the runs of the store in `store`; nothing if there are none.
@@ -74,7 +72,7 @@ impl RunFolder {
             .map_err(|error| crate::store::errno_of(&error))
             .and_then(|path| StoreDir::open(&path));
         match opened {
-            Ok(cases) => Ok(Some(Self { cases })),
+            Ok(cases) => Ok(Some(Self { cases: Arc::new(cases) })),
             Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
             Err(errno) => {
                 let reason = errno.to_string();
@@ -91,19 +89,29 @@ impl RunFolder {
         if self.cases.entry(new.id.as_str())?.is_some() {
             return Err(CaseRunError::Taken(new.id.clone()));
         }
+        self.complete(self.begin()?, new)
+    }
+
+    /// Begins to make a run.
+    ///
+    /// # Errors
+    /// The disk refuses it.
+    pub fn begin(&self) -> Result<UnfinishedRun, CaseRunError> {
         self.sweep()?;
-        let (name, lock) = self.new_directory()?;
-        let made = self.fill(&name, new).and_then(|()| {
-            self.cases.move_to(&name, &self.cases, new.id.as_str()).map_err(|errno| match errno {
-                Errno::EEXIST => CaseRunError::Taken(new.id.clone()),
-                errno => self.cases.error("rename", new.id.as_str(), errno).into(),
-            })
-        });
-        if let Err(error) = made {
-            // The first failure is the one to report; the next run repeats a failed removal.
-            let _ = remove_entry(&self.cases, OsStr::new(&name));
-            return Err(error);
-        }
+        UnfinishedRun::make(&self.cases)
+    }
+
+    /// Completes a run, whose Cells are all pending. This process has its lock.
+    ///
+    /// # Errors
+    /// As of [`RunFolder::create`].
+    pub fn complete(
+        &self,
+        unfinished: UnfinishedRun,
+        new: &NewRun<'_>,
+    ) -> Result<LockedRun, CaseRunError> {
+        fill(unfinished.directory(), new)?;
+        let lock = unfinished.rename(&new.id)?;
         self.cases.sync()?;
         LockedRun::new(self.open_run(new.id.as_str())?, lock)
     }
@@ -141,56 +149,11 @@ impl RunFolder {
         serde_json::from_slice(&bytes).ok()
     }
 
-    fn open_run(&self, name: &str) -> Result<StoreDir, CaseRunError> {
+    pub(super) fn open_run(&self, name: &str) -> Result<StoreDir, CaseRunError> {
         if !self.has(name) {
             return Err(CaseRunError::Unknown(name.to_owned()));
         }
         Ok(self.cases.child(name).map_err(|errno| self.cases.error("open", name, errno))?)
-    }
-
-    /// A new directory under a name of its own, and its lock.
-    fn new_directory(&self) -> Result<(String, ServiceLock), CaseRunError> {
-        for _ in 0..ATTEMPTS_MAX {
-            let name = format!("{UNFINISHED}{}", uuid::Uuid::new_v4().simple());
-            let directory = self.cases.own_child(&name)?;
-            // Until the lock is taken, another process may take the directory for one that was left.
-            if let Ok(lock) = ServiceLock::take(&directory)
-                && directory.is_in_place()
-            {
-                return Ok((name, lock));
-            }
-        }
-        Err(self.cases.error("lock", UNFINISHED, Errno::EAGAIN).into())
-    }
-
-    /// Writes the files of a new run.
-    fn fill(&self, name: &str, new: &NewRun<'_>) -> Result<(), CaseRunError> {
-        let opened = self.cases.child(name);
-        let directory = opened.map_err(|errno| self.cases.error("open", name, errno))?;
-        let manifest = RunManifest {
-            version: MANIFEST_VERSION,
-            run_id: new.id.clone(),
-            case: new.case.to_owned(),
-            case_path: new.case_path.to_owned(),
-            created_at: rfc3339(SystemTime::now()),
-            digests: new.digests.clone(),
-            options: new.options.clone(),
-            cells: new.cells.clone(),
-        };
-        let path = directory.path_of(MANIFEST);
-        let refused = |reason: String| StoreError::NotRecordable { path: path.clone(), reason };
-        let json = serde_json::to_vec(&manifest).map_err(|error| refused(error.to_string()))?;
-        if u64::try_from(json.len()).unwrap_or(u64::MAX) > MANIFEST_BYTES_MAX {
-            return Err(refused(format!("more than {MANIFEST_BYTES_MAX} bytes")).into());
-        }
-        directory.write_new(CASE_COPY, new.case_yaml)?;
-        directory.write_new(MANIFEST, &json)?;
-        let cells = directory.own_child(CELLS)?;
-        for cell in &new.cells {
-            CellFilesDir::open(&cells, cell)?.write_pending(cell)?;
-        }
-        cells.sync()?;
-        Ok(directory.sync()?)
     }
 
     /// Removes runs that a killed process has not finished making.
@@ -208,4 +171,32 @@ impl RunFolder {
         }
         Ok(())
     }
+}
+
+/// Writes the files of a new run.
+fn fill(directory: &StoreDir, new: &NewRun<'_>) -> Result<(), CaseRunError> {
+    let manifest = RunManifest {
+        version: MANIFEST_VERSION,
+        run_id: new.id.clone(),
+        case: new.case.to_owned(),
+        case_path: new.case_path.to_owned(),
+        created_at: rfc3339(SystemTime::now()),
+        digests: new.digests.clone(),
+        options: new.options.clone(),
+        cells: new.cells.clone(),
+    };
+    let path = directory.path_of(MANIFEST);
+    let refused = |reason: String| StoreError::NotRecordable { path: path.clone(), reason };
+    let json = serde_json::to_vec(&manifest).map_err(|error| refused(error.to_string()))?;
+    if u64::try_from(json.len()).unwrap_or(u64::MAX) > MANIFEST_BYTES_MAX {
+        return Err(refused(format!("more than {MANIFEST_BYTES_MAX} bytes")).into());
+    }
+    directory.write_new(CASE_COPY, new.case_yaml)?;
+    directory.write_new(MANIFEST, &json)?;
+    let cells = directory.own_child(CELLS)?;
+    for cell in &new.cells {
+        CellFilesDir::open(&cells, cell)?.write_pending(cell)?;
+    }
+    cells.sync()?;
+    Ok(directory.sync()?)
 }

@@ -60,6 +60,10 @@ impl LockedRun {
         self.directory.path()
     }
 
+    pub(super) fn directory(&self) -> &StoreDir {
+        &self.directory
+    }
+
     /// Fails if the run was made of another case file.
     ///
     /// # Errors

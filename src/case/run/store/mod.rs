@@ -7,6 +7,8 @@ mod find;
 mod folder;
 mod locked_run;
 mod manifest;
+mod service_files;
+mod unfinished;
 
 pub use cell_files::{CellFile, CellFilesDir};
 pub use cell_log::CellLog;
@@ -15,3 +17,4 @@ pub use find::{FoundRun, case_file, find_run};
 pub use folder::{NewRun, RunFolder};
 pub use locked_run::LockedRun;
 pub use manifest::{RunDigests, RunManifest, RunOptions};
+pub use unfinished::UnfinishedRun;
