@@ -52,7 +52,10 @@ impl Drop for CaseService {
             // A panic has already been logged.
             let _ = janitor.join();
         }
-        if !self.wait_idle(Deadline::after(DROPPED_WITHIN)) {
+        if self.wait_idle(Deadline::after(DROPPED_WITHIN)) {
+            // A thread that has ended its Cell may hold the state a moment longer.
+            self.shared.release_runs();
+        } else {
             log::error!("Cells have not ended with the service");
         }
     }

@@ -16,6 +16,8 @@ use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::values::digest::tagged_hash;
 use cofferdam_tree::StopCheck;
 
+use crate::evaluation::cache::is_raised;
+
 /// The version of what is hashed.
 const DIGEST_TAG: &str = "case-inputs-1";
 
@@ -42,7 +44,7 @@ pub fn inputs_digest(
     let scratch = tempfile::tempdir().map_err(|error| words(&error))?;
     let opened = File::open(scratch.path()).map_err(|error| words(&error))?;
     let deadline = Deadline::after(SOURCE_TIMEOUT);
-    let is_late = || deadline.passed();
+    let is_late = || deadline.passed() || is_raised(cancel);
     let nothing = BTreeSet::new();
     let limits = (left_out, CaseDirLimits::default());
     let directory = case_path.parent().unwrap_or(Path::new("/"));

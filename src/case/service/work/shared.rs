@@ -151,6 +151,12 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// Gives up the locks of all runs, for the next service.
+    pub fn release_runs(&self) {
+        let live = std::mem::take(&mut self.state().live);
+        drop(live);
+    }
+
     /// Waits until no worker works; false if the deadline passed first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         let state = self.state();
