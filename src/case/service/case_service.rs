@@ -9,6 +9,7 @@ use super::api::{
     CaseRunRequest, CaseRunView, CaseRuns, StagedCase, SubmittedCaseRun,
 };
 use super::error::CaseRunsError;
+use super::record::ServiceFile;
 use super::runners::CaseRunners;
 use super::settings::CaseServiceSettings;
 use super::work::Shared;
@@ -76,7 +77,7 @@ impl CaseRuns for CaseService {
     }
 
     fn view(&self, owner: &str, id: &str) -> Result<CaseRunView, CaseRunsError> {
-        self.shared.state().of(owner, id).map(|file| file.view())
+        self.shared.state().of(owner, id).map(ServiceFile::view)
     }
 
     fn list(&self, owner: &str, query: &CaseRunQuery) -> Result<CaseRunPage, CaseRunsError> {

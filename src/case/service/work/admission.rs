@@ -4,39 +4,28 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use serde_json::json;
 use uuid::Uuid;
 
 use super::input::{locate, locate_staged, readable};
 use super::live::LiveRun;
-use super::shared::{RETRY_AFTER, Shared, now_ns, now_text, store_failed};
+use super::new_run::{AdmissibleCase, new_file, open_events, write_run};
+use super::shared::{RETRY_AFTER, Shared, now_ns, store_failed};
 use super::state::{LiveEntry, Phase};
 use crate::case::cell::CellExecutorKind;
 use crate::case::file::{CheckedCase, load_case_with_text};
 use crate::case::harness::{CaseDenial, HttpCaseRules, http_denials};
-use crate::case::run::{
-    CellFilter, LockedRun, NewRun, PlanError, PlannedCell, RunDigests, RunFolder, RunOptions,
-    UnfinishedRun, plan_cells,
-};
+use crate::case::run::{CellFilter, PlanError, UnfinishedRun, plan_cells};
 use crate::case::service::api::{
-    CaseCellCounts, CaseInput, CaseRunRequest, CaseRunStatus, StagedCase, SubmittedCaseRun,
+    CaseInput, CaseRunRequest, CaseRunStatus, StagedCase, SubmittedCaseRun,
 };
 use crate::case::service::error::CaseRunsError;
-use crate::case::service::record::{EVENTS, EventLog, SERVICE_FILE, ServiceFile};
+use crate::case::service::record::ServiceFile;
 use crate::case::service::runners::RunnerRequest;
 use cofferdam_core::job::{Idempotency, JobId};
 use cofferdam_core::sync::cancel::CancelToken;
 
 /// The directory of a run with the files of its Case.
 pub(super) const INPUT: &str = "input";
-
-/// A Case that may be run.
-#[derive(Debug)]
-struct AdmissibleCase {
-    checked: CheckedCase,
-    yaml: Vec<u8>,
-    cells: Vec<PlannedCell>,
-}
 
 /// A place in the queue, given back when it is dropped.
 struct QueuePlace<'a>(&'a Shared);
@@ -78,7 +67,7 @@ impl Shared {
                 let case = self.check(owner, &case_path, &readable(&self.settings), &filter)?;
                 let _place = self.reserve()?;
                 let run = self.folder()?.begin().map_err(|error| store_failed(&error))?;
-                self.begin_run(owner, case, run, Ok(case_path), idempotency)?
+                self.begin_run(owner, &case, run, Ok(case_path), idempotency)?
             }
             CaseInput::Staged(staged) => {
                 let below = locate_staged(staged.path(), self.settings.input_bytes_max)?;
@@ -88,7 +77,7 @@ impl Shared {
                 let _place = self.reserve()?;
                 let outside = || CaseRunsError::Store("the files are not in the store".to_owned());
                 let run = staged.into_run().ok_or_else(outside)?;
-                self.begin_run(owner, case, run, Err(below), idempotency)?
+                self.begin_run(owner, &case, run, Err(below), idempotency)?
             }
         };
         Ok(SubmittedCaseRun { run_id, status: CaseRunStatus::Queued })
@@ -174,7 +163,7 @@ impl Shared {
     fn begin_run(
         self: &Arc<Self>,
         owner: &str,
-        case: AdmissibleCase,
+        case: &AdmissibleCase,
         unfinished: UnfinishedRun,
         place: Result<PathBuf, PathBuf>,
         idempotency: Option<Idempotency>,
@@ -182,31 +171,15 @@ impl Shared {
         let id = random_id();
         let stop = CancelToken::new()
             .map_err(|error| CaseRunsError::Store(format!("eventfd: {error}")))?;
-        let file = ServiceFile {
-            run_id: id.to_string(),
-            owner: owner.to_owned(),
-            order: self.state().next_order(now_ns()),
-            case: case.checked.case.id.clone(),
-            created_at: now_text(),
-            started_at: None,
-            finished_at: None,
-            status: CaseRunStatus::Queued,
-            is_canceling: false,
-            is_uploaded: place.is_err(),
-            source_digest: None,
-            idempotency,
-            cells: CaseCellCounts { pending: case.cells.len() as u64, ..CaseCellCounts::default() },
-            passed: 0,
-            not_passed: 0,
-            error: None,
-        };
+        let order = self.state().next_order(now_ns());
+        let file = new_file(owner, &id, order, case, place.is_err(), idempotency);
         let in_run = |below: PathBuf| {
             let cases = unfinished.path().parent().unwrap_or(Path::new("/"));
             cases.join(id.as_str()).join(INPUT).join(below).join("case.yaml")
         };
         let case_path = place.unwrap_or_else(in_run);
         let folder = self.folder()?;
-        let run = write_run(&folder, unfinished, &case, (&id, &case_path), &file)?;
+        let run = write_run(&folder, unfinished, case, (&id, &case_path), &file)?;
         let events = match open_events(&run, &file) {
             Ok(events) => events,
             Err(error) => {
@@ -249,38 +222,6 @@ impl Shared {
         }
         error
     }
-}
-
-/// Writes the files of a new run.
-fn write_run(
-    folder: &RunFolder,
-    unfinished: UnfinishedRun,
-    case: &AdmissibleCase,
-    (id, case_path): (&JobId, &Path),
-    file: &ServiceFile,
-) -> Result<LockedRun, CaseRunsError> {
-    let json = serde_json::to_vec(file).map_err(|error| CaseRunsError::Store(error.to_string()))?;
-    let new = NewRun {
-        id: id.clone(),
-        case_path,
-        case_yaml: &case.yaml,
-        case: &case.checked.case.id,
-        // The source is read when the run begins; `service.json` has its digest then.
-        digests: RunDigests::of(&case.yaml, String::new()),
-        options: RunOptions::default(),
-        cells: case.cells.clone(),
-    };
-    let written = unfinished.write(SERVICE_FILE, &json);
-    let made = written.and_then(|()| folder.complete(unfinished, &new));
-    made.map_err(|error| store_failed(&error))
-}
-
-fn open_events(run: &LockedRun, file: &ServiceFile) -> Result<EventLog, CaseRunsError> {
-    let opened = run.grow_file(EVENTS).map_err(|error| store_failed(&error))?;
-    let mut events =
-        EventLog::open(opened).map_err(|error| store_failed(&run.write_error(EVENTS, &error)))?;
-    events.append("status", &json!({ "status": file.status, "cells": file.cells }));
-    Ok(events)
 }
 
 fn plan_fault(error: &PlanError) -> CaseRunsError {

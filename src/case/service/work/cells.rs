@@ -99,7 +99,7 @@ impl Shared {
         let ended = work.attempt(cell, attempt);
         // The last one to drop it takes down what it has prepared: before the run ends.
         drop(runner);
-        if self.note_end(live, (cell, attempt), ended) {
+        if self.note_end(live, (cell, attempt), &ended) {
             self.end(live);
         }
     }
@@ -109,11 +109,11 @@ impl Shared {
         &self,
         live: &LiveRun,
         (cell, attempt): (&PlannedCell, u64),
-        ended: Result<CellEnd, CaseRunError>,
+        ended: &Result<CellEnd, CaseRunError>,
     ) -> bool {
         let mut state = self.state();
         let Some(file) = state.file_mut(&live.id) else { return false };
-        let runs_again = match &ended {
+        let runs_again = match ended {
             Ok(end) => end.status == CellStatus::Pending && !file.is_canceling,
             Err(error) => {
                 // What others of its Cells do could not be recorded either.

@@ -5,6 +5,7 @@ mod cells;
 mod ending;
 mod input;
 mod live;
+mod new_run;
 mod prepare;
 mod reading;
 mod recovery;
