@@ -32,8 +32,8 @@ pub use self::engine::{
     EngineConfig, EngineMaxima, EngineTimes, RequestRange, RequestRanges, TokenMaxima,
 };
 pub use self::evaluation::{
-    CaseConfig, EvaluationCacheConfig, EvaluationConfig, EvaluationSandbox, EvaluationSizes,
-    EvaluationTimes, PublicRoutes,
+    CaseConfig, CaseServiceConfig, EvaluationCacheConfig, EvaluationConfig, EvaluationSandbox,
+    EvaluationSizes, EvaluationTimes, PublicRoutes,
 };
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
 pub use self::jobs::{JobsConfig, Roots, roots_for};
@@ -95,6 +95,8 @@ pub struct Config {
     pub engine: EngineConfig,
     /// Evaluations of agents.
     pub evaluations: EvaluationConfig,
+    /// Cases over HTTP.
+    pub cases: CaseServiceConfig,
     /// The virtual machines that jobs may ask for, if configured.
     pub firecracker: Option<FirecrackerConfig>,
     /// Who may send requests; everybody if there are no tokens.
@@ -131,7 +133,12 @@ impl Config {
         let (secrets, secret_warnings) = SecretsFile::read(reader);
         let engine = EngineConfig::read(reader, &egress);
         let evaluations = EvaluationConfig::read(reader, &egress);
-        let live = concurrency + jobs.sandboxes() + engine.sandboxes() + evaluations.sandboxes();
+        let cases = CaseServiceConfig::read(reader, &egress);
+        let live = concurrency
+            + jobs.sandboxes()
+            + engine.sandboxes()
+            + evaluations.sandboxes()
+            + cases.sandboxes();
         let standby_max = standby_max(reader, concurrency, live);
         Self {
             address,
@@ -162,6 +169,7 @@ impl Config {
             jobs,
             engine,
             evaluations,
+            cases,
             firecracker: FirecrackerConfig::read(reader),
             tokens,
             tokens_file: Tokens::file(reader),

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use super::table::{self, Variable};
 
 /// An unknown name with one of these prefixes is probably a mistake.
-const PREFIXES: [&str; 6] = ["RUN_", "JOBS_", "ENGINE_", "EVAL_", "FIRECRACKER_", "EGRESS_"];
+const PREFIXES: [&str; 7] =
+    ["RUN_", "JOBS_", "ENGINE_", "EVAL_", "CASES_", "FIRECRACKER_", "EGRESS_"];
 
 /// Everything wrong with the configuration, one line a problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

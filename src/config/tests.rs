@@ -12,9 +12,10 @@ fn read_with(pairs: &[(&str, &str)], overrides: &Overrides) -> Result<Config, Ve
     problems.none_or(config).map_err(|problems| problems.0)
 }
 
-/// The same without jobs, engine and evaluations, whose sandboxes need host ids too.
+/// The same without jobs, engine, evaluations and Cases, whose sandboxes need host ids too.
 fn read_without_jobs(pairs: &[(&str, &str)]) -> Result<Config, Vec<String>> {
-    read(&[pairs, &[("JOBS", "off"), ("ENGINE", "off"), ("EVAL", "off")]].concat())
+    let off = ["JOBS", "ENGINE", "EVAL", "CASES"].map(|name| (name, "off"));
+    read(&[pairs, &off].concat())
 }
 
 #[test]
@@ -48,6 +49,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         jobs: config.jobs.clone(),
         engine: config.engine.clone(),
         evaluations: config.evaluations.clone(),
+        cases: config.cases.clone(),
         firecracker: None,
         tokens: Tokens::default(),
         tokens_file: None,
@@ -223,8 +225,10 @@ fn as_many_sandboxes_are_prepared_as_runs_may_be_live_by_default() {
         ("ENGINE_RUNS_MAX", "10"),
         // Each evaluation uses eight.
         ("MAX_CONCURRENT_EVALS", "1"),
+        // Each Cell uses four.
+        ("CASES_WORKERS", "1"),
     ];
-    assert_eq!(read(&beside_others).unwrap().standby_max, 6);
+    assert_eq!(read(&beside_others).unwrap().standby_max, 2);
 }
 
 #[test]

@@ -6,8 +6,10 @@ use axum::response::{IntoResponse, Response};
 
 use serde_json::{Value, json};
 
+use super::cases::error as case;
 use super::evaluations::error as evaluation;
 use super::response;
+use crate::case::service::CaseRunsError;
 use crate::check::request::CheckRequestError;
 use crate::check::run::CheckError;
 use crate::evaluation::service::EvaluationsError;
@@ -94,6 +96,9 @@ pub enum HttpError {
     /// The service of evaluations refused the request.
     #[error(transparent)]
     Evaluation(#[from] EvaluationsError),
+    /// The service of Cases refused the request.
+    #[error(transparent)]
+    Case(#[from] CaseRunsError),
     /// No byte of an artifact of this size is in the requested range.
     #[error("no such range")]
     Range(u64),
@@ -203,6 +208,7 @@ impl HttpError {
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Job(error) => status_of(error.code).0,
             Self::Evaluation(error) => evaluation::status_of(error).0,
+            Self::Case(error) => case::status_of(error).0,
             Self::Engine(error) => StatusCode::from_u16(error.code.status())
                 .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             Self::Check(error) => match error {
@@ -236,6 +242,7 @@ impl HttpError {
             Self::AnotherFile => "conflict",
             Self::Job(error) => status_of(error.code).1,
             Self::Evaluation(error) => evaluation::status_of(error).1,
+            Self::Case(error) => case::status_of(error).1,
             Self::Engine(error) => reason_of(error.code),
             Self::Check(CheckError::LanguageUnavailable(_)) => "unavailable",
             Self::Check(CheckError::Busy) => "busy",
@@ -255,6 +262,7 @@ impl HttpError {
             Self::Job(error) => error.code.word().to_owned(),
             Self::Engine(error) => error.code.word().to_owned(),
             Self::Evaluation(error) => error.code().to_owned(),
+            Self::Case(error) => error.code().to_owned(),
             _ => self.to_string(),
         };
         let is_server_fault =
@@ -278,6 +286,7 @@ impl HttpError {
             | Self::BodyIncomplete => true,
             Self::Job(error) => error.code == ErrorCode::TooLarge,
             Self::Engine(error) => error.code == EngineCode::TooLarge,
+            Self::Case(error) => matches!(error, CaseRunsError::TooLarge { .. }),
             _ => false,
         }
     }
@@ -287,6 +296,7 @@ impl HttpError {
     fn is_temporary(&self) -> bool {
         match self {
             Self::Evaluation(error) => evaluation::retry_after_seconds(error).is_some(),
+            Self::Case(error) => case::retry_after_seconds(error).is_some(),
             Self::NoRoomForBody | Self::Check(CheckError::Busy | CheckError::Draining) => true,
             Self::Job(error) => {
                 matches!(error.code, ErrorCode::QueueFull | ErrorCode::QueueClosed)
@@ -307,7 +317,7 @@ impl HttpError {
                 let error = JobError::new(ErrorCode::InvalidRequest, "no such range");
                 return error.with("bytes", bytes);
             }
-            Self::Evaluation(_) => ErrorCode::IoFailed,
+            Self::Evaluation(_) | Self::Case(_) => ErrorCode::IoFailed,
             Self::NotFound => ErrorCode::JobNotFound,
             Self::AnotherFile => ErrorCode::JobConflict,
             Self::Unauthorized => ErrorCode::AuthRequired,
@@ -337,6 +347,7 @@ impl HttpError {
         let made = match (api, self) {
             (_, Self::Engine(error)) => serde_json::to_value(error),
             (_, Self::Evaluation(error)) => Ok(evaluation::body(&error)),
+            (_, Self::Case(error)) => Ok(case::body(&error)),
             (HttpApi::Jobs, error) => serde_json::to_value(error.into_job_error()),
             (HttpApi::Evaluations, error) => Ok(evaluation::body_of_other(&error.into_job_error())),
             (HttpApi::Runs, error) => Ok(json!({ "error": error.to_string() })),
@@ -351,12 +362,14 @@ impl HttpError {
         let (closes, is_temporary) = (self.closes_connection(), self.is_temporary());
         let retry_after = match &self {
             Self::Evaluation(error) => evaluation::retry_after_seconds(error),
+            Self::Case(error) => case::retry_after_seconds(error),
             _ => is_temporary.then_some(1),
         };
         let range = if let Self::Range(bytes) = self { Some(bytes) } else { None };
         let mut response = match (api, &self) {
             (_, Self::Engine(error)) => response::json(status, error),
             (_, Self::Evaluation(error)) => response::json(status, &evaluation::body(error)),
+            (_, Self::Case(error)) => response::json(status, &case::body(error)),
             (HttpApi::Jobs | HttpApi::Evaluations, _) => {
                 response::json(status, &self.into_json(api))
             }

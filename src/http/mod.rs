@@ -1,6 +1,6 @@
 //! The HTTP server: parses requests, calls the services and writes responses.
 
-mod app_state;
+mod cases;
 mod engine;
 mod error;
 mod evaluations;
@@ -14,6 +14,7 @@ mod server;
 mod services;
 mod status;
 
+pub use self::cases::settings::CaseHttpSettings;
 pub use self::evaluations::settings::{EvaluationHttpSettings, EvaluationRequestBounds};
 pub use self::server::limits::{DescriptorShortage, HttpLimits, SandboxCounts};
 pub use self::server::settings::HttpSettings;

@@ -9,12 +9,12 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 
-use super::app_state::AppState;
 use super::error::{HttpApi, HttpError};
 use super::request::access::{self, HostRule};
 use super::request::log::{self as request_log, LoggedRequest};
+use super::server::app_state::AppState;
 use super::status::{health, shutdown, status};
-use super::{engine, evaluations, jobs, metrics, run};
+use super::{cases, engine, evaluations, jobs, metrics, run};
 
 /// Which routes a listener serves in addition to `/health`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,9 @@ pub fn router(state: Arc<AppState>, routes: Routes, log_headers: bool) -> Router
         }
         if let Some(state) = &state.evaluations {
             routes = routes.merge(evaluations::routes(Arc::clone(state)));
+        }
+        if let Some(cases) = &state.cases {
+            routes = routes.merge(cases::routes(Arc::clone(cases)));
         }
         if let Some(engine) = &state.engine {
             routes = routes.merge(engine::routes(Arc::clone(engine)));

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::case::service::CaseRuns;
 use crate::check::metrics::CheckMetrics;
 use crate::check::request::CheckRequest;
 use crate::check::run::{CheckError, CheckReport, CheckRunner};
@@ -28,6 +29,8 @@ pub struct Services {
     pub artifacts: Option<Arc<LazyArtifacts>>,
     /// Evaluations; without them `/evaluate` does not exist.
     pub evaluations: Option<Arc<dyn Evaluations>>,
+    /// Runs of Cases; without them `/v1/cases` does not exist.
+    pub cases: Option<Arc<dyn CaseRuns>>,
     /// What programs asked to reach.
     pub egress: Arc<EgressCounts>,
 }
@@ -48,9 +51,13 @@ impl Services {
         if let Some(evaluations) = &self.evaluations {
             evaluations.start_draining();
         }
+        if let Some(cases) = &self.cases {
+            cases.start_draining();
+        }
     }
 
-    /// Ends all jobs, also those that wait, and live evaluations, and kills all programs of workspaces.
+    /// Ends all jobs, also those that wait, live evaluations and Cells, and kills all programs of workspaces.
+    /// Runs of Cases wait for the next start.
     pub fn cancel_agents(&self) {
         if let Some(jobs) = &self.jobs {
             jobs.cancel_all();
@@ -61,6 +68,9 @@ impl Services {
         if let Some(evaluations) = &self.evaluations {
             evaluations.cancel_all();
         }
+        if let Some(cases) = &self.cases {
+            cases.interrupt_all();
+        }
     }
 
     /// Parks the workspaces that are kept, once nothing uses them.
@@ -70,13 +80,14 @@ impl Services {
         }
     }
 
-    /// Waits until no run, job, program or evaluation is live. Returns false if the deadline passes
+    /// Waits until no run, job, program, evaluation or Cell is live. Returns false if the deadline passes
     /// first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         self.checks.wait_idle(deadline)
             && self.jobs.as_ref().is_none_or(|jobs| jobs.wait_idle(deadline))
             && self.engine.as_ref().is_none_or(|engine| engine.wait_idle(deadline))
             && self.evaluations.as_ref().is_none_or(|all| all.wait_idle(deadline))
+            && self.cases.as_ref().is_none_or(|all| all.wait_idle(deadline))
     }
 }
 

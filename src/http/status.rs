@@ -9,10 +9,11 @@ use axum::response::Response;
 use serde::Serialize;
 use serde_json::json;
 
-use super::app_state::AppState;
 use super::request::accepts;
 use super::request::access::PublicView;
 use super::response;
+use super::server::app_state::AppState;
+use crate::case::service::CaseRunCounts;
 use crate::check::status::ServiceStatus;
 use crate::evaluation::service::EvaluationCounts;
 use crate::job::JobsStatus;
@@ -59,6 +60,26 @@ impl EvaluationsStatus {
     }
 }
 
+/// The runs of Cases.
+#[derive(Serialize)]
+struct CasesStatus {
+    queued: u64,
+    running: u64,
+    cells_running: u64,
+    workers: u64,
+}
+
+impl CasesStatus {
+    fn of(counts: CaseRunCounts) -> Self {
+        Self {
+            queued: counts.runs_queued,
+            running: counts.runs_running,
+            cells_running: counts.cells_running,
+            workers: counts.cells_capacity,
+        }
+    }
+}
+
 pub async fn status(
     State(state): State<Arc<AppState>>,
     public: Option<Extension<PublicView>>,
@@ -70,7 +91,7 @@ pub async fn status(
         #[serde(flatten)]
         evaluations: Option<EvaluationsStatus>,
     }
-    /// The status as one object, with the jobs last.
+    /// The status as one object, with jobs and Cases last.
     #[derive(Serialize)]
     struct StatusBody<'a> {
         #[serde(flatten)]
@@ -79,6 +100,8 @@ pub async fn status(
         evaluations: Option<EvaluationsStatus>,
         #[serde(skip_serializing_if = "Option::is_none")]
         jobs: Option<JobsStatus>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cases: Option<CasesStatus>,
     }
     let service = state.checks.status();
     let counts = state.metrics.evaluations();
@@ -90,7 +113,8 @@ pub async fn status(
         );
     }
     let jobs = state.metrics.jobs().as_ref().map(JobsStatus::from);
-    response::json(StatusCode::OK, &StatusBody { service, evaluations, jobs })
+    let cases = state.metrics.cases().map(CasesStatus::of);
+    response::json(StatusCode::OK, &StatusBody { service, evaluations, jobs, cases })
 }
 
 pub async fn shutdown(State(state): State<Arc<AppState>>) -> Response {

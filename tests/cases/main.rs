@@ -10,6 +10,7 @@ mod grade;
 mod harness;
 mod provision;
 mod run;
+mod service;
 mod source;
 mod trial_cells;
 mod trials;

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod access;
+mod cases;
 mod evaluations;
 mod jobs;
 mod messages;

@@ -14,8 +14,8 @@ use cofferdam::config::{MetricsPlace, OnDisconnect, PublicRoutes, Tokens};
 use cofferdam::egress::AllowList;
 use cofferdam::evaluation::service::Evaluations;
 use cofferdam::http::{
-    Checks, EvaluationHttpSettings, EvaluationRequestBounds, HttpLimits, HttpSettings, RunCheck,
-    SandboxCounts, Server, Services, ShutdownHandle,
+    CaseHttpSettings, Checks, EvaluationHttpSettings, EvaluationRequestBounds, HttpLimits,
+    HttpSettings, RunCheck, SandboxCounts, Server, Services, ShutdownHandle,
 };
 use cofferdam::job::Jobs;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -237,6 +237,7 @@ pub fn settings() -> HttpSettings {
             batch_body_bytes_max: 2000,
             public: PublicRoutes { status: true, metrics: true },
         },
+        cases: CaseHttpSettings { input_bytes_max: 1000 },
         output_bytes_max: Some(1 << 20),
         timeout_default: Duration::from_secs(30),
         timeout_max: Duration::from_secs(300),
@@ -282,8 +283,28 @@ pub fn start_all(
     evaluations: Option<Arc<dyn Evaluations>>,
     settings: HttpSettings,
 ) -> Running {
-    let (engine, artifacts, egress) = (None, None, Arc::default());
-    let services = Services { checks, jobs, engine, artifacts, evaluations, egress };
+    start_services(checks, settings, |services| {
+        services.jobs = jobs;
+        services.evaluations = evaluations;
+    })
+}
+
+/// Starts a server with the services that `add` adds to the checks.
+pub fn start_services(
+    checks: Arc<ScriptedChecks>,
+    settings: HttpSettings,
+    add: impl FnOnce(&mut Services),
+) -> Running {
+    let mut services = Services {
+        checks,
+        jobs: None,
+        engine: None,
+        artifacts: None,
+        evaluations: None,
+        cases: None,
+        egress: Arc::default(),
+    };
+    add(&mut services);
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), services, settings).unwrap();
     let (address, shutdown) = (server.local_addr().unwrap(), server.shutdown_handle());
     let metrics_address = server.metrics_addr().unwrap();

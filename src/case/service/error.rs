@@ -56,6 +56,9 @@ pub enum CaseRunsError {
     /// The key was used for another request: 409.
     #[error("the idempotency key was used for another request")]
     IdempotencyConflict,
+    /// The run has ended, so that it cannot be canceled: 409.
+    #[error("the run has ended")]
+    HasEnded,
     /// The store failed: 500.
     #[error("the store failed: {0}")]
     Store(String),
@@ -78,7 +81,7 @@ impl CaseRunsError {
             Self::QueueFull { .. } => "queue.full",
             Self::Draining { .. } => "queue.closed",
             Self::NotFound => "case.not_found",
-            Self::IdempotencyConflict => "case.conflict",
+            Self::IdempotencyConflict | Self::HasEnded => "case.conflict",
             Self::Store(_) => "case.store_failed",
         }
     }
@@ -95,9 +98,11 @@ impl CaseRunsError {
             }
             Self::TooLarge { bytes_max } => json!({ "bytes_max": bytes_max }),
             Self::QueueFull { queue_max, .. } => json!({ "queue_max": queue_max }),
-            Self::Draining { .. } | Self::NotFound | Self::IdempotencyConflict | Self::Store(_) => {
-                json!({})
-            }
+            Self::Draining { .. }
+            | Self::NotFound
+            | Self::IdempotencyConflict
+            | Self::HasEnded
+            | Self::Store(_) => json!({}),
         }
     }
 }

@@ -33,7 +33,7 @@ const REPOSITORY_BYTES_MAX: u64 = 4 << 30;
 const BASE_BYTES_MAX: u64 = 8 << 30;
 
 /// What holds for the runs of one process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TrialHostsSettings {
     /// The store, absolute.
     pub store_dir: PathBuf,

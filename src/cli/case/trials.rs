@@ -25,8 +25,6 @@ use cofferdam_core::SetupFailure;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_sandbox::engine::{SandboxConfig, SandboxHost, builtin_profile};
 
-/// The most bytes of the caches of repositories.
-const CACHE_BYTES_MAX: u64 = 20 << 30;
 /// Sandboxes that one Cell has at the same time.
 const HOST_IDS: usize = 4;
 
@@ -106,7 +104,7 @@ impl CaseHost {
         let executor = Arc::new(executor(request.workers, private)?);
         let settings = TrialHostsSettings {
             store_dir,
-            cache_bytes_max: CACHE_BYTES_MAX,
+            cache_bytes_max: config.cache_bytes_max,
             egress: terms(&config, service, &request.checked.case)?,
             clone_network: config.clone_network,
             provision_network: config.provision_network,

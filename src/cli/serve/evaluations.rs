@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::store_path::absolute;
+use super::store_path::ServedStore;
 use crate::cli::evaluate::service::EvaluationHost;
-use crate::cli::failure::{Failure, error_words};
+use crate::cli::failure::Failure;
 use crate::config::Config;
 use crate::egress::ServiceEgress;
 use crate::evaluation::cache::CacheKind;
@@ -20,9 +20,7 @@ use cofferdam_core::Watch;
 /// The store of a service's evaluations, if they are enabled.
 #[derive(Debug)]
 pub struct ServedEvaluations {
-    store_dir: Option<PathBuf>,
-    /// Whether an option or variable names the store.
-    is_asked_for: bool,
+    store: Option<ServedStore>,
 }
 
 /// The host, kept as long as its pipeline runs.
@@ -55,30 +53,17 @@ impl ServedEvaluations {
         store_dir: Option<PathBuf>,
         workspaces: &Path,
     ) -> Result<Self, Failure> {
-        let none = Self { store_dir: None, is_asked_for: false };
         if !config.evaluations.enabled {
-            return Ok(none);
+            return Ok(Self { store: None });
         }
-        let is_asked_for = store_dir.is_some() || config.jobs.store_is_asked_for();
-        let store_dir = store_dir.unwrap_or_else(|| config.jobs.store_dir.clone());
-        let place = absolute(&store_dir).map_err(|error| {
-            let words = error_words(&error);
-            let words = format!("{}: {words}; want a directory for records", store_dir.display());
-            Failure::option("--store-dir", words)
-        })?;
-        if !place.starts_with(workspaces) {
-            return Ok(Self { store_dir: Some(place), is_asked_for });
+        let store = ServedStore::beside(config, store_dir, workspaces)?;
+        if store.is_none() {
+            log::warn!(
+                "evaluations are disabled: their records would be in the workspace; \
+                 set JOBS_STORE_DIR, or EVAL=off"
+            );
         }
-        if is_asked_for {
-            let words =
-                format!("{}: in a workspace, which is copied for every run", place.display());
-            return Err(Failure::option("--store-dir", words));
-        }
-        log::warn!(
-            "evaluations are disabled: their records would be in the workspace; \
-             set JOBS_STORE_DIR, or EVAL=off"
-        );
-        Ok(none)
+        Ok(Self { store })
     }
 
     /// Starts the evaluations. What they reach is part of `egress`; no sandbox shows any of `private`.
@@ -88,13 +73,15 @@ impl ServedEvaluations {
         egress: &ServiceEgress,
         private: &[PathBuf],
     ) -> Result<Option<Arc<dyn Evaluations>>, Failure> {
-        let Some(store_dir) = self.store_dir else { return Ok(None) };
+        let Some(ServedStore { directory: store_dir, is_asked_for }) = self.store else {
+            return Ok(None);
+        };
         let private = [private, std::slice::from_ref(&store_dir)].concat();
         let host = EvaluationHost::open(config, Some(&store_dir), egress, &private);
         match host.and_then(|host| open(config, &store_dir, host)) {
             Ok(service) => Ok(Some(Arc::new(service))),
             // What the configuration names is never left out.
-            Err(failure) if !self.is_asked_for && !matches!(failure, Failure::Usage(_)) => {
+            Err(failure) if !is_asked_for && !matches!(failure, Failure::Usage(_)) => {
                 log::warn!(
                     "evaluations are disabled: {failure}; \
                      set JOBS_STORE_DIR and WORKSPACE_BASE, or EVAL=off"

@@ -1,10 +1,9 @@
 //! The jobs of a service, according to its configuration.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::store_path::absolute;
+use super::store_path::{absolute, canonical};
 use crate::cli::failure::{Failure, error_words};
 use crate::cli::firecracker::FirecrackerOptions;
 use crate::config::{Config, JobsConfig, Roots, roots_for};
@@ -119,17 +118,8 @@ fn machines(config: &Config, workspaces: &Path) -> Result<Option<FirecrackerOpti
 fn policy(config: &Config) -> Result<PolicyConfig, Failure> {
     let roots = match roots_for(config.address, &config.jobs) {
         Roots::Any => WorkspaceRoots::Any,
-        Roots::Only(roots) => WorkspaceRoots::Only(canonical(&roots)?),
+        Roots::Only(roots) => WorkspaceRoots::Only(canonical("JOBS_WORKSPACE_ROOTS", &roots)?),
     };
     let allowed_env = config.jobs.allowed_env.iter().cloned().collect();
     Ok(PolicyConfig { allowed_env, roots, network_hosts: config.jobs.network.hosts.clone() })
-}
-
-/// The roots with links resolved; a missing root is an error.
-fn canonical(roots: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let canonical = |root: &PathBuf| {
-        let fault = |error: io::Error| format!("{}: {error}", root.display());
-        root.canonicalize().map_err(|error| Failure::option("JOBS_WORKSPACE_ROOTS", fault(error)))
-    };
-    roots.iter().map(canonical).collect()
 }

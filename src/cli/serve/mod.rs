@@ -1,5 +1,6 @@
 //! `cofferdam serve`: the HTTP service.
 
+mod cases;
 mod engine;
 mod evaluations;
 pub mod file_size_limit;
@@ -17,10 +18,11 @@ use crate::cli::doctor::examine;
 use crate::cli::failure::Failure;
 use crate::cli::foreground::signals::Signals;
 use crate::cli::options::sandbox_options::SandboxOptions;
-use crate::config::variables_help;
+use crate::config::{Config, variables_help};
 use crate::egress::ServiceEgress;
 use crate::http::{BindError, DescriptorShortage, HttpSettings, Server, Services};
 use crate::job::Jobs;
+use cases::ServedCases;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_sandbox::engine::{SandboxHost, request_short_slices};
 use engine::ServedEngine;
@@ -73,6 +75,7 @@ impl ServeCommand {
         shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
         let evaluations =
             ServedEvaluations::new(&config, store_dir.clone(), resolved.workspaces())?;
+        let cases = ServedCases::new(&config, store_dir.clone(), resolved.workspaces())?;
         let jobs = ServedJobs::new(&config, store_dir, resolved.workspaces())?;
         let engine = ServedEngine::new(&config.engine, engine_dir, resolved.workspaces())?;
         let tokens_file = config.tokens_file.iter().map(std::path::absolute);
@@ -83,6 +86,7 @@ impl ServeCommand {
         let of_engine = engine.private().into_iter().collect();
         let mut private = [jobs.private(), of_engine, tokens_file, secrets.private()].concat();
         private.extend(config.evaluations.network_files.iter().cloned());
+        private.extend(config.cases.all.network_files.iter().cloned());
         // Before our own sandbox opens: each trial opens one.
         let mut examined = examine().map_err(Failure::Refused)?;
         let checking =
@@ -101,12 +105,14 @@ impl ServeCommand {
         let engine = engine.start(&config, &executor, stores, &egress)?;
         let jobs = jobs.start(&config, executor, &egress)?.map(|jobs| jobs as Arc<dyn Jobs>);
         let evaluations = evaluations.start(&config, &egress, &private)?;
+        let cases = cases.start(&config, &egress, &private)?;
         let services = Services {
             checks: runner,
             jobs,
             engine,
             artifacts,
             evaluations,
+            cases,
             egress: Arc::clone(egress.counts()),
         };
         let server = Server::bind(config.address, services, settings)
@@ -114,20 +120,26 @@ impl ServeCommand {
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;
         return_after_bursts().map_err(Failure::Serve)?;
-        let address = server.local_addr().map_err(Failure::Serve)?;
-        egress.add_own_address(address);
+        announce(&config, &server, &egress).map_err(Failure::Serve)?;
         gaps.iter().for_each(|gap| log::warn!("not enforced: {gap}"));
-        if config.tokens.is_empty() {
-            log::warn!("without AUTH_TOKEN or AUTH_TOKENS_FILE, every client may use the service");
-        }
-        if let Some(address) = server.metrics_addr().map_err(Failure::Serve)? {
-            egress.add_own_address(address);
-            log::info!("metrics at http://{address}/metrics");
-        }
+        let address = server.local_addr().map_err(Failure::Serve)?;
         log::info!("listening on {address}; enforced: {controls}");
         server.run().map_err(Failure::Serve)?;
         Ok(0)
     }
+}
+
+/// Tells who may use the service and where its metrics are. No program reaches its addresses from now on.
+fn announce(config: &Config, server: &Server, egress: &ServiceEgress) -> std::io::Result<()> {
+    egress.add_own_address(server.local_addr()?);
+    if config.tokens.is_empty() {
+        log::warn!("without AUTH_TOKEN or AUTH_TOKENS_FILE, every client may use the service");
+    }
+    if let Some(address) = server.metrics_addr()? {
+        egress.add_own_address(address);
+        log::info!("metrics at http://{address}/metrics");
+    }
+    Ok(())
 }
 
 /// The enforced controls in one line, as in a report.

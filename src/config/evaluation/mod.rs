@@ -18,7 +18,7 @@ use cofferdam_core::NetworkObject;
 use cofferdam_core::values::cpus::parse_cpus_milli;
 use cofferdam_core::values::names::is_variable_name;
 
-pub use cases::CaseConfig;
+pub use cases::{CaseConfig, CaseServiceConfig};
 
 /// The most evaluations at once.
 const EVALUATIONS_MAX: usize = 256;

@@ -1,6 +1,6 @@
 //! What the configuration of evaluations takes and refuses.
 
-use super::super::{Config, Overrides};
+use super::super::{Config, Overrides, Roots};
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -161,5 +161,63 @@ fn what_needs_no_token_is_a_list_or_none() {
     ] {
         let (config, _) = read(&[("AUTH_PUBLIC", text)]);
         assert_eq!(config.public, PublicRoutes { status, metrics }, "{text}");
+    }
+}
+
+fn read_cases(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
+    let environment = pairs.iter().map(|(name, value)| (name.into(), value.into()));
+    let (config, problems) = Config::read(environment, &Overrides::default());
+    (config, problems.0)
+}
+
+#[test]
+fn cases_over_http_have_the_defaults_of_the_contract_and_reach_nothing() {
+    let (config, problems) = read_cases(&[]);
+    assert_eq!(problems, [""; 0]);
+    let cases = config.cases;
+    assert!(cases.enabled && cases.workers >= 1 && cases.harness_env.is_empty());
+    assert_eq!((cases.queue_max, cases.input_bytes_max), (64, 64 * MIB));
+    assert_eq!(cases.all.cache_bytes_max, 20_480 * MIB);
+    assert!(
+        cases.egress_hosts.entries().is_empty() && cases.all.private_hosts.entries().is_empty()
+    );
+}
+
+#[test]
+fn cases_are_below_their_own_roots_else_below_those_of_jobs() {
+    let local = "127.0.0.1:4040".parse().unwrap();
+    let all = "0.0.0.0:4040".parse().unwrap();
+    let only = |paths: &[&str]| Roots::Only(paths.iter().map(PathBuf::from).collect());
+    for (pairs, address, roots) in [
+        (&[][..], local, Roots::Any),
+        (&[], all, only(&[])),
+        (&[("JOBS_WORKSPACE_ROOTS", "/a")], local, only(&["/a"])),
+        (&[("JOBS_WORKSPACE_ROOTS", "/a"), ("CASES_ROOTS", "/b:/c")], all, only(&["/b", "/c"])),
+    ] {
+        let (config, _) = read_cases(pairs);
+        assert_eq!(config.cases.roots_for(address, &config.jobs), roots, "{pairs:?}");
+    }
+}
+
+#[test]
+fn malformed_values_of_cases_refuse_the_start() {
+    for (name, values) in [
+        ("CASES", &["", "yes", "1"][..]),
+        ("CASES_ROOTS", &["", "relative", "/a/../b"]),
+        ("CASES_WORKERS", &["", "0", "257", "+1"]),
+        ("CASES_QUEUE_MAX", &["0", "100001"]),
+        ("CASES_INPUT_MAX", &["0", "much"]),
+        ("CASES_CACHE_MAX", &["0", "-1"]),
+        ("CASES_EGRESS_ALLOW", &["http://a.example", "a b"]),
+        ("CASES_HOSTS_ALLOW", &["10.0.0.0/33"]),
+        ("CASES_HARNESS_ENV", &["1A", "A=B"]),
+    ] {
+        for value in values {
+            let (_, problems) = read_cases(&[(name, value)]);
+            assert!(
+                problems.iter().any(|one| one.starts_with(name)),
+                "{name}={value}: {problems:?}"
+            );
+        }
     }
 }

@@ -18,7 +18,7 @@ pub use self::service::*;
 pub use self::variable::{DefaultValue, Variable, VariableGroup};
 
 /// Every group, in the order of the documents.
-pub const GROUPS: [&VariableGroup; 16] = [
+pub const GROUPS: [&VariableGroup; 17] = [
     &LISTENING,
     &HTTP,
     &TOKENS,
@@ -32,7 +32,8 @@ pub const GROUPS: [&VariableGroup; 16] = [
     &EVALUATIONS,
     &EVALUATION_FILES,
     &EVALUATION_NETWORK,
-    &CASES,
+    &CASES_OF_AGENTS,
+    &CASES_OVER_HTTP,
     &EGRESS,
     &LOGS,
 ];

@@ -4,7 +4,6 @@
 //! token of its request: evaluations of others are not found.
 
 pub(crate) mod error;
-mod event_lines;
 mod events;
 mod list_query;
 mod path;

@@ -52,6 +52,9 @@ impl Collector for ServiceCollector {
             families.evaluation_counts(&evaluations.counts())?;
             families.evaluations(&evaluations.metrics())?;
         }
+        if let Some(cases) = &self.services.cases {
+            families.cases(&cases.counts())?;
+        }
         families.egress(&self.services.egress)?;
         families.standby(&metrics.standby)?;
         families.sandbox(&metrics.sandbox)?;

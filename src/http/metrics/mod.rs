@@ -1,5 +1,6 @@
 //! `GET /metrics`: metrics of the service, of the HTTP server and of this process.
 
+mod cases;
 pub(crate) mod counts;
 mod evaluations;
 mod families;
@@ -14,9 +15,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 
-use super::app_state::AppState;
 use super::error::HttpError;
 use super::request::access::{self, PublicView};
+use super::server::app_state::AppState;
 
 /// Answers a scrape. Refuses pages of other origins, whatever the method.
 pub async fn answer(

@@ -11,6 +11,7 @@ use super::counts::HttpCounts;
 use super::evaluations::{PublicCollector, SEED_COUNTERS};
 use super::families::ServiceCollector;
 use super::process::ProcessMetrics;
+use crate::case::service::{CaseRunCounts, CaseRuns};
 use crate::evaluation::service::{EvaluationCounts, Evaluations};
 use crate::http::request::accepts;
 use crate::http::services::Services;
@@ -29,6 +30,7 @@ pub struct Metrics {
     public: Registry,
     jobs: Option<Arc<dyn Jobs>>,
     evaluations: Option<Arc<dyn Evaluations>>,
+    cases: Option<Arc<dyn CaseRuns>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -49,6 +51,7 @@ impl Metrics {
     ) -> Self {
         let process = ProcessMetrics::new();
         let (jobs, evaluations) = (services.jobs.clone(), services.evaluations.clone());
+        let cases = services.cases.clone();
         let mut public = Registry::default();
         if let Some(evaluations) = &services.evaluations {
             public.register_collector(Box::new(PublicCollector(Arc::clone(evaluations))));
@@ -56,12 +59,17 @@ impl Metrics {
         let exposed = ServiceCollector { services, counts, connections_max, log_dropped, process };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(exposed));
-        Self { registry, public, jobs, evaluations }
+        Self { registry, public, jobs, evaluations, cases }
     }
 
     /// Returns the counters of the evaluations, if there are any.
     pub fn evaluations(&self) -> Option<EvaluationCounts> {
         self.evaluations.as_ref().map(|evaluations| evaluations.counts())
+    }
+
+    /// Returns what is counted of Cases, if there are any.
+    pub fn cases(&self) -> Option<CaseRunCounts> {
+        self.cases.as_ref().map(|cases| cases.counts())
     }
 
     /// Returns the metrics of the jobs, if there are any.

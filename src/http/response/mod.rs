@@ -2,8 +2,10 @@
 
 pub(crate) mod byte_range;
 pub(crate) mod event_body;
+mod event_lines;
 pub(crate) mod file_answer;
 pub(crate) mod file_pieces;
+pub(crate) mod recorded_events;
 pub(crate) mod sse;
 
 use axum::body::Body;

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use self::output_queue::{QUEUED_BYTES_MAX, output_queue};
 use self::running::RunningTask;
-use super::app_state::AppState;
 use super::error::{HttpApi, HttpError};
 use super::request::accepts;
 use super::request::body::check_encoding;
 use super::request::log::with_log_context;
+use super::server::app_state::AppState;
 use super::server::connection::ClientSocket;
 use super::server::rate_limit::RateLimit;
 use super::services::RunCheck;

@@ -1,6 +1,7 @@
 //! The HTTP server: listeners, runtime and graceful shutdown.
 
 mod accept;
+pub(crate) mod app_state;
 pub(crate) mod body_budget;
 pub(crate) mod connection;
 mod connection_state;
@@ -23,12 +24,13 @@ use tokio::sync::Semaphore;
 
 pub use self::accept::BindError;
 use self::accept::{Listener, accept, bind, into_tokio};
+use self::app_state::AppState;
 use self::body_budget::BodyBudget;
 use self::in_flight::InFlight;
 use self::limits::connections_affordable;
 use self::settings::HttpSettings;
 use self::shutdown::ShutdownHandle;
-use super::app_state::AppState;
+use super::cases::state::{CasesLimits, CasesState};
 use super::engine::artifacts::state::ArtifactsState;
 use super::engine::helpers::HelpersState;
 use super::engine::state::{EngineHttpLimits, EngineState};
@@ -212,6 +214,10 @@ impl Server {
                     streams_max.min((connections_max / 2).clamp(1, Semaphore::MAX_PERMITS)),
                 ))
             }),
+            cases: self.services.cases.as_ref().map(|cases| {
+                let limits = self.cases_limits(connections_max, bodies.clone());
+                Arc::new(CasesState::new(Arc::clone(cases), limits))
+            }),
             jobs: self.services.jobs.as_ref().map(|jobs| {
                 let limits = self.jobs_limits(connections_max, bodies);
                 Arc::new(JobsState::new(Arc::clone(jobs), limits))
@@ -235,6 +241,19 @@ impl Server {
         let at_most = (connections_max / 2).clamp(1, Semaphore::MAX_PERMITS);
         JobsLimits {
             input_bytes_max: *jobs_input_bytes_max,
+            bodies,
+            ping_every: limits.ping_every,
+            event_streams_max: limits.event_streams_max.min(at_most),
+            downloads_max: limits.downloads_max.min(at_most),
+        }
+    }
+
+    /// Returns the limits of the routes of Cases, with as many streams and downloads as jobs.
+    fn cases_limits(&self, connections_max: usize, bodies: BodyReader) -> CasesLimits {
+        let HttpSettings { limits, cases, .. } = &self.settings;
+        let at_most = (connections_max / 2).clamp(1, Semaphore::MAX_PERMITS);
+        CasesLimits {
+            input_bytes_max: cases.input_bytes_max,
             bodies,
             ping_every: limits.ping_every,
             event_streams_max: limits.event_streams_max.min(at_most),

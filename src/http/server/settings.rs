@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::limits::{DescriptorShortage, HttpLimits, SandboxCounts, raise_descriptors};
 use crate::config::{Config, MetricsPlace, OnDisconnect, Tokens};
+use crate::http::cases::settings::CaseHttpSettings;
 use crate::http::evaluations::settings::EvaluationHttpSettings;
 use cofferdam_core::sync::counter::Counter;
 
@@ -26,6 +27,8 @@ pub struct HttpSettings {
     pub engine_input_bytes_max: u64,
     /// What is accepted of evaluations.
     pub evaluations: EvaluationHttpSettings,
+    /// What is accepted of Cases.
+    pub cases: CaseHttpSettings,
     /// The maximum size of the output in bytes; `None` for no limit.
     pub output_bytes_max: Option<u64>,
     /// The timeout of a request that names none.
@@ -78,6 +81,7 @@ impl From<&Config> for HttpSettings {
             engine_enabled: config.engine.enabled,
             engine_input_bytes_max: config.engine.maxima.input_bytes,
             evaluations: EvaluationHttpSettings::from(&config.evaluations),
+            cases: CaseHttpSettings::from(&config.cases),
             output_bytes_max: config.limits.output_bytes_max,
             timeout_default: config.limits.wall,
             timeout_max: config.timeout_max,

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::engine::artifacts::state::ArtifactsState;
-use super::engine::helpers::HelpersState;
-use super::engine::state::EngineState;
-use super::evaluations::state::EvaluationsState;
-use super::jobs::state::JobsState;
-use super::metrics::registry::Metrics;
-use super::request::body::BodyReader;
-use super::run::threads::RunThreads;
-use super::server::shutdown::ShutdownHandle;
-use super::services::Checks;
+use super::shutdown::ShutdownHandle;
 use crate::config::{OnDisconnect, PublicRoutes, Tokens};
+use crate::http::cases::state::CasesState;
+use crate::http::engine::artifacts::state::ArtifactsState;
+use crate::http::engine::helpers::HelpersState;
+use crate::http::engine::state::EngineState;
+use crate::http::evaluations::state::EvaluationsState;
+use crate::http::jobs::state::JobsState;
+use crate::http::metrics::registry::Metrics;
+use crate::http::request::body::BodyReader;
+use crate::http::run::threads::RunThreads;
+use crate::http::services::Checks;
 
 /// The state that all handlers share.
 pub struct AppState {
@@ -56,6 +57,8 @@ pub struct AppState {
     pub jobs: Option<Arc<JobsState>>,
     /// The state of the routes of evaluations, if there are any.
     pub evaluations: Option<Arc<EvaluationsState>>,
+    /// The state of the routes of Cases, if there are any.
+    pub cases: Option<Arc<CasesState>>,
     /// The routes that answer without a token; none without evaluations.
     pub public: PublicRoutes,
 }

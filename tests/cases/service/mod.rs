@@ -1,0 +1,8 @@
+//! Cases over HTTP, by the built binary.
+
+mod archives;
+mod denied;
+mod ends;
+mod models;
+mod runs;
+mod scene;
