@@ -18,7 +18,7 @@ group! {
         meaning: "Rules over what git sends to the host of a repository, as in `EVAL_CLONE_NETWORK`.",
     }
     CASES_PROVISION_NETWORK {
-        example: "/etc/cofferdam/provision.json",
+        example: "{\"rules\": {\"pypi.example.org\": [{\"methods\": [\"GET\"]}]}}",
         wanted: NETWORK_WANTED,
         meaning: "Rules over what provisioning sends, which may add credentials.",
     }
