@@ -21,8 +21,9 @@ use crate::evaluation::trees::{EvaluationRoot, EvaluationTrees};
 use crate::executor::SandboxExecutor;
 use cofferdam_core::{NetworkObject, SetupFailure};
 
-/// Directories of the store: caches of repositories, and files of Cells while they run.
-const CACHE: &str = "cache";
+/// Directories of the store: caches of repositories, apart from those of evaluations, whose entries in use only they
+/// know, and files of Cells while they run.
+const CACHE: &str = "case-cache";
 const CONTAINERS: &str = "containers";
 const SESSIONS: &str = "case-sessions";
 const IMAGES: &str = "images";

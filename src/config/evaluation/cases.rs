@@ -35,11 +35,11 @@ pub struct CaseConfig {
     pub provision_env: Vec<String>,
     /// Hosts whose address need not be public.
     pub private_hosts: AllowList,
-    /// The most bytes of each kind of thing in the cache.
+    /// The most bytes of all caches together.
     pub cache_bytes_max: u64,
     /// What holds for programs of every kind.
     pub egress: EgressConfig,
-    /// The secrets that Cases may name, if there are any.
+    /// The secrets that Cases on the command line may name, if there are any; a service has its own.
     pub secrets: Option<SecretsFile>,
 }
 
@@ -69,7 +69,9 @@ impl CaseConfig {
     pub fn read(environment: impl IntoIterator<Item = (OsString, OsString)>) -> (Self, Problems) {
         let mut reader = VariableReader::new(environment);
         let egress = EgressConfig::read(&mut reader);
-        let config = Self::read_from(&mut reader, egress);
+        let mut config = Self::read_from(&mut reader, egress);
+        // Its warnings are for operators of a service.
+        config.secrets = SecretsFile::read(&mut reader).0;
         (config, reader.into_problems())
     }
 
@@ -85,14 +87,9 @@ impl CaseConfig {
             ),
             provision_env: reader.value(&table::CASES_PROVISION_ENV, parse_names),
             private_hosts: reader.value(&table::CASES_HOSTS_ALLOW, parse_allow_list),
-            egress: EgressConfig::read(&mut reader),
-            // Its warnings are for operators of a service.
-            secrets: SecretsFile::read(&mut reader).0,
-        };
-        (config, reader.into_problems())
-=======
             cache_bytes_max: reader.value(&table::CASES_CACHE_MAX, parse_some_bytes),
             egress,
+            secrets: None,
         }
     }
 }

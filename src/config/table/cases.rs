@@ -36,7 +36,7 @@ group! {
     CASES_CACHE_MAX {
         default: Value("20GiB"),
         wanted: BYTES,
-        meaning: "Bytes of each kind of thing in the cache of Cases.",
+        meaning: "Bytes of all caches of Cases together.",
     }
 }
 
