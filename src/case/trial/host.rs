@@ -60,13 +60,9 @@ impl AsRef<Self> for TrialHost {
 }
 
 impl TrialHost {
-    /// What the Cells of a Case share. Nothing is prepared before the first needs it.
-    pub fn new(settings: TrialSettings, parts: TrialParts) -> Self {
-        Self::with_own(settings, parts, OwnParts::default())
-    }
-
-    /// The same with parts of another's making.
-    pub fn with_own(settings: TrialSettings, mut parts: TrialParts, own: OwnParts) -> Self {
+    /// What the Cells of a Case share, with parts of another's making in place of ours. Nothing is prepared before the
+    /// first needs it.
+    pub fn new(settings: TrialSettings, mut parts: TrialParts, own: OwnParts) -> Self {
         let cells = Arc::clone(parts.trees.executor());
         parts.jobs.get_or_insert_with(|| Arc::new(CellJobs::new(cells, &settings.scratch)));
         let OwnParts { provisioner, harness: own_harness, graders, executor } = own;

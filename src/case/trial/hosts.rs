@@ -9,6 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::host::TrialHost;
+use super::own::OwnParts;
 use super::settings::{TrialParts, TrialSettings};
 use crate::case::cell::{CellExecutorKind, CellTrees, StepLimits};
 use crate::case::file::Case;
@@ -143,6 +144,18 @@ impl TrialHosts {
     /// # Errors
     /// There is no directory for it.
     pub fn host(&self, request: &RunHostRequest<'_>) -> Result<RunHost, SetupFailure> {
+        self.host_with(request, OwnParts::default())
+    }
+
+    /// The same with parts of another's making.
+    ///
+    /// # Errors
+    /// There is no directory for it.
+    pub fn host_with(
+        &self,
+        request: &RunHostRequest<'_>,
+        own: OwnParts,
+    ) -> Result<RunHost, SetupFailure> {
         let scratch = tempfile::tempdir_in(self.session.path().join(SCRATCH))
             .map_err(cannot("make directory"))?;
         let ours = &self.settings;
@@ -169,7 +182,8 @@ impl TrialHosts {
             jobs: None,
         };
         let caches = ours.store_dir.join(CACHE).join(CONTAINERS);
-        let host = TrialHost::new(settings, parts).with_caches(caches, ours.cache_bytes_max);
+        let host = TrialHost::new(settings, parts, own);
+        let host = host.with_caches(caches, ours.cache_bytes_max);
         Ok(RunHost { host, _scratch: scratch })
     }
 }

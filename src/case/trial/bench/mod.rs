@@ -11,9 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
 pub use self::error::TrialBenchError;
-use self::open::{BenchPlan, CACHE, CACHE_BYTES_MAX, CONTAINERS};
+use self::open::BenchPlan;
 use super::digest::inputs_digest;
-use super::host::TrialHost;
+use super::hosts::{RunHost, TrialHosts};
 use super::own::OwnParts;
 use super::runner::TrialRunner;
 use crate::case::file::{Case, CaseMatrix, MatrixEntry, load_case};
@@ -22,7 +22,6 @@ use crate::case::run::{
     RunFolder, RunObserver, RunOptions, RunWork, case_file, plan_cells, run_pending,
 };
 use crate::evaluation::cache::is_raised;
-use crate::evaluation::trees::session_base::SessionDirectory;
 use cofferdam_core::job::JobId;
 use cofferdam_core::sync::cancel::CancelToken;
 
@@ -34,8 +33,8 @@ use cofferdam_core::sync::cancel::CancelToken;
 #[derive(Debug)]
 pub struct TrialBench {
     // Dropped before the directory, in which its files are.
-    runner: TrialRunner,
-    _session: SessionDirectory,
+    runner: TrialRunner<RunHost>,
+    _hosts: TrialHosts,
     case: Case,
     case_path: PathBuf,
     case_yaml: Vec<u8>,
@@ -159,22 +158,21 @@ impl TrialBenchBuilder {
         let runs = RunFolder::open_or_create(&store)?;
         let helper = helper.map_or_else(std::env::current_exe, Ok);
         let helper = helper.map_err(cannot_read(Path::new("/proc/self/exe")))?;
-        let (settings, parts, session) = open::open(&BenchPlan {
+        let plan = BenchPlan {
             case: &checked.case,
             case_path: &case_path,
             store: &store,
             variables: &variables,
             helper: &helper,
             keep,
-        })?;
+        };
+        let (host, hosts) = open::open(&plan, own)?;
         let warnings = checked.warnings.iter().map(CellWarning::of).collect();
-        let caches = store.join(CACHE).join(CONTAINERS);
-        let host = TrialHost::with_own(settings, parts, own).with_caches(caches, CACHE_BYTES_MAX);
         let runner = TrialRunner::new(host, warnings);
         let case = checked.case;
         Ok(TrialBench {
             runner,
-            _session: session,
+            _hosts: hosts,
             case,
             case_path,
             case_yaml,
