@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::factory::SandboxFactory;
@@ -35,12 +36,15 @@ pub struct SandboxExecutor {
     // Declared before the factory: the pool is dropped first.
     pool: Option<StandbyPool>,
     factory: Arc<SandboxFactory>,
+    /// How many file systems that outlive their sandboxes there have been.
+    mounted: AtomicU64,
 }
 
 impl SandboxExecutor {
     /// A backend over `sandbox` that creates every sandbox on demand.
     pub fn new(sandbox: SandboxHost) -> Self {
-        Self { pool: None, factory: Arc::new(SandboxFactory::new(sandbox)) }
+        let factory = Arc::new(SandboxFactory::new(sandbox));
+        Self { pool: None, factory, mounted: AtomicU64::default() }
     }
 
     /// Reserves host ids for `runs` concurrent runs, starts background cleanup, and prepares up
@@ -94,6 +98,11 @@ impl SandboxExecutor {
         let retained = input.retained.clone().and(Arc::new(host_id.clone()));
         let input = RunInput { retained, ..input };
         told(watch, self.run_in_new(input, host_id, Instant::now(), watch, &mut sink))
+    }
+
+    /// A number for a file system that outlives its sandboxes, by which the standby pool knows it.
+    pub fn next_mounted_number(&self) -> u64 {
+        self.mounted.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Tells the standby pool that the program of `spec` begins over the workspace `identity`. Returns

@@ -15,7 +15,9 @@ use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{RunSpec, Watch};
+use cofferdam_sandbox::engine::SandboxHost;
 use cofferdam_test_support::host;
+use cofferdam_test_support::host::config;
 use tempfile::TempDir;
 
 struct Trial {
@@ -206,6 +208,36 @@ fn a_command_of_a_cell_costs_about_what_a_plain_run_does() {
     let (plain, in_cell): (Vec<_>, Vec<_>) = (0..60).map(|_| (plain(), in_cell())).unzip();
     let (plain, in_cell) = (plain.iter().min().unwrap(), in_cell.iter().min().unwrap());
     assert!(*in_cell < *plain * 2 + Duration::from_millis(10), "{in_cell:?} and {plain:?}");
+}
+
+#[test]
+fn the_next_command_of_a_cell_finds_a_prepared_sandbox_that_is_gone_when_its_files_freeze() {
+    let Some(mut trial) = Trial::new(&[("a", "a\n")]) else { return };
+    let mut executor = SandboxExecutor::new(SandboxHost::open(config()).unwrap());
+    executor.prepare_for(4, 2).unwrap();
+    trial.executor = Arc::new(executor);
+    let cell = trial.cell(trial.settings());
+    let metrics = || trial.executor.standby_metrics();
+    sh(&cell, "echo 1 >> a");
+    for round in 2..5 {
+        sh(&cell, &format!("echo {round} >> a"));
+        let until = Instant::now() + Duration::from_secs(60);
+        while metrics().ready == 0 {
+            assert!(Instant::now() < until, "no sandbox is prepared");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let used = metrics().used;
+        assert_eq!(sh(&cell, "cat a; echo x > /env/x; pwd").lines().last(), Some("/workspace"));
+        assert_eq!(metrics().used, used + 1);
+    }
+    cell.checkpoint().unwrap();
+    assert_eq!(metrics().ready, 0);
+    sh(&cell, "rm /env/x");
+    let base = cell.freeze().unwrap();
+    assert_eq!(metrics().ready, 0);
+    let other = trial.over(&base);
+    other.start().unwrap();
+    assert_eq!(sh(&other, "cat a; ls /env"), "a\n1\n2\n3\n4\n");
 }
 
 fn write_bytes(path: &Path) {

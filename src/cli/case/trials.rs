@@ -145,7 +145,7 @@ fn executor(workers: usize, private: Vec<PathBuf>) -> Result<SandboxExecutor, Fa
         .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
     let config = SandboxConfig { profile, root, private, strict: false };
     let mut executor = SandboxExecutor::new(SandboxHost::open(config).map_err(Failure::Refused)?);
-    executor.prepare_for(workers.saturating_mul(HOST_IDS), 0).map_err(Failure::Refused)?;
+    executor.prepare_for(workers.saturating_mul(HOST_IDS), workers).map_err(Failure::Refused)?;
     Ok(executor)
 }
 

@@ -88,6 +88,7 @@ struct SandboxSettings {
     private: Vec<PathBuf>,
     is_strict: bool,
     host_ids: usize,
+    workers: usize,
 }
 
 /// Opens what Cells are run by when the first run needs it: a service without Cases makes no directory for them.
@@ -140,7 +141,13 @@ impl SandboxSettings {
         // A wrong one refuses the start.
         root_source(rootfs.as_deref()).map_err(Failure::Usage)?;
         let is_strict = config.isolation == Isolation::Strict;
-        Ok(Self { rootfs, private, is_strict, host_ids: config.cases.sandboxes() })
+        Ok(Self {
+            rootfs,
+            private,
+            is_strict,
+            host_ids: config.cases.sandboxes(),
+            workers: config.cases.workers,
+        })
     }
 
     fn executor(&self) -> Result<SandboxExecutor, SetupFailure> {
@@ -151,7 +158,7 @@ impl SandboxSettings {
         let private = self.private.clone();
         let settings = SandboxConfig { profile, root, private, strict: self.is_strict };
         let mut executor = SandboxExecutor::new(SandboxHost::open(settings)?);
-        executor.prepare_for(self.host_ids, 0)?;
+        executor.prepare_for(self.host_ids, self.workers)?;
         Ok(executor)
     }
 }

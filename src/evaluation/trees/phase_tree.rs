@@ -11,7 +11,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{Gid, Uid, fchownat};
 
-use crate::executor::{AcquiredId, Executor, SandboxExecutor};
+use crate::executor::{AcquiredId, Executor, MountedView, SandboxExecutor};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
     MountedDirectory, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure,
@@ -233,6 +233,18 @@ impl PhaseTree {
             others,
             own_bytes_max: OWN_BYTES_MAX,
             own_inodes_max: OWN_INODES_MAX,
+        })
+    }
+
+    /// The same with what its sandboxes share.
+    ///
+    /// # Errors
+    /// As [`PhaseTree::mounts`].
+    pub fn view(&self, place: &WorkspacePath) -> Result<MountedView, SetupFailure> {
+        Ok(MountedView {
+            mounts: self.mounts(place)?,
+            host_id: self.fs.host_id().clone(),
+            lender: Retained::of(Arc::clone(&self.host_id) as _),
         })
     }
 

@@ -4,7 +4,6 @@ use std::fs::DirBuilder;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -50,8 +49,6 @@ struct HostLayers {
     with_images: Mutex<Option<LayerHost>>,
     /// Lends the host ids.
     executor: Arc<SandboxExecutor>,
-    /// How many file systems there have been.
-    numbers: AtomicU64,
     /// The read-only trees that they share.
     read_only: Arc<ReadOnlyTrees>,
 }
@@ -103,8 +100,8 @@ impl HostTrees {
             other => SetupFailure::from_words("file system of workspace", other.to_string()),
         })?;
         let with_images = Mutex::default();
-        let (numbers, read_only) = (AtomicU64::default(), Arc::default());
-        let host = HostLayers { layers, directory, with_images, executor, numbers, read_only };
+        let read_only = Arc::default();
+        let host = HostLayers { layers, directory, with_images, executor, read_only };
         Ok(Self(Arc::new(host)))
     }
 }
@@ -140,7 +137,7 @@ impl HostLayers {
     }
 
     fn next_number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+        self.executor.next_mounted_number()
     }
 
     fn acquire_host_id(&self) -> Result<Arc<AcquiredId>, EngineError> {

@@ -20,11 +20,11 @@ use super::request::ExecRequest;
 use super::result::ExecResult;
 use super::stage::CellStage;
 use crate::evaluation::patch::PatchError;
-use crate::evaluation::trees::PhaseTree;
+use crate::evaluation::trees::{PhaseTree, PreparedTree};
 use crate::executor::{SandboxExecutor, put_home_files};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{SetupFailure, Watch, WorkspacePath};
+use cofferdam_core::{SetupFailure, Watch};
 use cofferdam_tree::Owner;
 
 pub(super) use self::base::copy_to_host;
@@ -60,7 +60,7 @@ enum CellOrigin {
 #[derive(Debug, Default)]
 struct SandboxedFiles {
     /// Those that commands see; none once the agent's work is compared.
-    tree: Option<PhaseTree>,
+    tree: Option<PreparedTree>,
     /// What the agent got.
     checkpoint: Option<CellBase>,
     /// What the agent left.
@@ -111,7 +111,7 @@ impl SandboxedCell {
     /// It is not started, or its files cannot be frozen.
     pub fn freeze(&self) -> Result<CellBase, ExecError> {
         self.stage.change(|files| {
-            let frozen = freeze(files.tree.ok_or_else(compared)?)?;
+            let frozen = freeze(unshared(files.tree)?)?;
             Ok((SandboxedFiles::default(), frozen))
         })
     }
@@ -125,21 +125,31 @@ impl SandboxedCell {
             CellOrigin::Trees(trees) => trees.make(source.as_deref(), limits),
             CellOrigin::Base(base) => base.fork(limits),
         }?;
-        Ok(SandboxedFiles { tree: Some(tree), ..SandboxedFiles::default() })
+        Ok(SandboxedFiles { tree: Some(self.prepared(tree)), ..SandboxedFiles::default() })
     }
 
     fn with_tree<T>(
         &self,
         act: impl FnOnce(&PhaseTree) -> Result<T, ExecError>,
     ) -> Result<T, ExecError> {
-        self.stage.with(|files| act(files.tree.as_ref().ok_or_else(compared)?))
+        self.stage.with(|files| act(files.tree.as_ref().ok_or_else(compared)?.tree()))
+    }
+
+    /// The files of which the next command may find a prepared sandbox.
+    fn prepared(&self, tree: PhaseTree) -> PreparedTree {
+        PreparedTree::new(tree, &self.executor)
     }
 
     fn files<'cell>(&'cell self, tree: &'cell PhaseTree) -> CellFiles<'cell> {
         CellFiles { root: tree.root(), layout: &self.layout, owner: tree.owner() }
     }
 
-    fn run_in(&self, tree: &PhaseTree, request: &ExecRequest) -> Result<ExecResult, ExecError> {
+    fn run_in(
+        &self,
+        prepared: &PreparedTree,
+        request: &ExecRequest,
+    ) -> Result<ExecResult, ExecError> {
+        let tree = prepared.tree();
         let step = request.checked(&self.layout)?;
         let output = StepOutput::new(&request.limits(self.settings.limits));
         let spec = command::spec(step, request, &self.settings)?;
@@ -148,7 +158,7 @@ impl SandboxedCell {
         }
         let watch = Watch::of(self.cancel.clone());
         let sink = Some(Box::new(output.clone()) as _);
-        let ended = tree.run(spec, &WorkspacePath::default(), &watch, sink);
+        let ended = prepared.run(spec, &watch, sink);
         command::result(request, ended, &output, self.executor.sandbox().not_enforced())
     }
 
@@ -161,7 +171,7 @@ impl SandboxedCell {
         let Some(base) = &files.checkpoint else {
             return Err(ExecError::failed("compare", "the Cell has no checkpoint"));
         };
-        let left = freeze(files.tree.ok_or_else(compared)?)?;
+        let left = freeze(unshared(files.tree)?)?;
         let ends = (&self.cancel, deadline);
         let compared = compare((base, &left), &self.settings.limits, rules, ends);
         let (graded, difference) = match compared {
@@ -178,7 +188,7 @@ impl CellExecutor for SandboxedCell {
     }
 
     fn run(&self, request: &ExecRequest) -> Result<ExecResult, ExecError> {
-        self.with_tree(|tree| self.run_in(tree, request))
+        self.stage.with(|files| self.run_in(files.tree.as_ref().ok_or_else(compared)?, request))
     }
 
     fn put(&self, path: &str, content: &[u8], mode: u32) -> Result<(), ExecError> {
@@ -206,9 +216,8 @@ impl CellExecutor for SandboxedCell {
         fill: &mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), ExecError>,
     ) -> Result<(), ExecError> {
         self.stage.change(|files| {
-            let tree = files.tree.ok_or_else(compared)?;
-            let tree = Some(replace_sandbox(tree, &self.settings.limits, fill)?);
-            Ok((SandboxedFiles { tree, ..files }, ()))
+            let tree = replace_sandbox(unshared(files.tree)?, &self.settings.limits, fill)?;
+            Ok((SandboxedFiles { tree: Some(self.prepared(tree)), ..files }, ()))
         })
     }
 
@@ -250,8 +259,8 @@ impl TrialCell for SandboxedCell {
 
     fn checkpoint(&self) -> Result<(), ExecError> {
         self.stage.change(|files| {
-            let base = freeze(files.tree.ok_or_else(compared)?)?;
-            let tree = Some(base.fork(&self.settings.limits)?);
+            let base = freeze(unshared(files.tree)?)?;
+            let tree = Some(self.prepared(base.fork(&self.settings.limits)?));
             Ok((SandboxedFiles { tree, checkpoint: Some(base), ..SandboxedFiles::default() }, ()))
         })
     }
@@ -277,6 +286,12 @@ impl TrialCell for SandboxedCell {
         cell.start()?;
         Ok(Box::new(cell))
     }
+}
+
+/// The files, of which no prepared sandbox is left.
+fn unshared(tree: Option<PreparedTree>) -> Result<PhaseTree, ExecError> {
+    let tree = tree.ok_or_else(compared)?.into_tree();
+    tree.map_err(|failure| ExecError::failed("end prepared sandbox", failure))
 }
 
 fn compared() -> ExecError {

@@ -88,6 +88,6 @@ fn sandboxes(private: Vec<PathBuf>) -> Result<SandboxExecutor, SetupFailure> {
         .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
     let config = SandboxConfig { profile, root: RootSource::Host, private, strict: false };
     let mut executor = SandboxExecutor::new(SandboxHost::open(config)?);
-    executor.prepare_for(HOST_IDS, 0)?;
+    executor.prepare_for(HOST_IDS, 1)?;
     Ok(executor)
 }
