@@ -14,6 +14,7 @@ const FILES: usize = 10;
 pub fn measure(report: &mut Report, cells: &Cells) {
     let source = cells.source(FILES);
     let sandboxed = cells.started(CellExecutorKind::Sandboxed, Some(&source)).unwrap();
+    let prepared = cells.prepared(&source);
     // The service as it is, which prepares sandboxes, and one that prepares none.
     for (key, standby_max) in [("case_run_prepared", None), ("case_run_new", Some("0"))] {
         let setup = Setup::of(bare::workspace(":", FILES, 1000));
@@ -24,8 +25,10 @@ pub fn measure(report: &mut Report, cells: &Cells) {
         let service = setup.start();
         let mut runner = Runner::of(&service);
         let plain = || millis(|| _ = runner.run());
-        report.paired(key, &Pairs::take(report.pairs, || nothing(&*sandboxed), plain));
+        let cell: &dyn Executor = if standby_max.is_none() { &prepared } else { &*sandboxed };
+        report.paired(key, &Pairs::take(report.pairs, || nothing(cell), plain));
     }
+    prepared.stop();
     for (key, kind) in [
         ("case_run_local", CellExecutorKind::Local),
         ("case_run_container", CellExecutorKind::Container),

@@ -2,14 +2,18 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use cofferdam::case::file::load_case;
 use cofferdam::cases::{
-    CellBase, CellExecutorKind, CellSettings, ContainerCell, ContainerHost, ContainerSettings,
-    ExecRequest, ExecResult, Executor, LocalCell, LocalSettings, SandboxedCell,
+    CellBase, CellExecutorKind, CellSettings, CellTrees, ContainerCell, ContainerHost,
+    ContainerSettings, ExecRequest, ExecResult, Executor, LocalCell, LocalSettings, SandboxedCell,
 };
+use cofferdam::executor::SandboxExecutor;
 use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_sandbox::engine::SandboxHost;
 use cofferdam_test_server::service::cofferdam;
+use cofferdam_test_support::host::config;
 use cofferdam_test_support::{Host, host};
 use tempfile::{TempDir, tempdir};
 
@@ -19,8 +23,13 @@ use super::engine::{IMAGE, TestEngine};
 pub struct Cells {
     // Dropped before the directory, in which its files are.
     engine: Option<TestEngine>,
+    // As those of a run, on disk where this machine can.
+    trees: CellTrees,
     place: TempDir,
+    /// Prepares no sandboxes.
     host: Host,
+    /// Prepares the next one, as a run and the service do.
+    prepares: Arc<SandboxExecutor>,
 }
 
 impl Cells {
@@ -29,7 +38,24 @@ impl Cells {
         let host = host()?;
         let place = tempdir().unwrap();
         let engine = TestEngine::new(place.path());
-        Some(Self { engine, place, host })
+        let mut prepares = SandboxExecutor::new(SandboxHost::open(config()).unwrap());
+        prepares.prepare_for(8, 2).unwrap();
+        let prepares = Arc::new(prepares);
+        let images = place.path().join("images");
+        fs::create_dir(&images).unwrap();
+        let trees = CellTrees::open(Arc::clone(&prepares), Some(&images))
+            .or_else(|_| CellTrees::open(Arc::clone(&prepares), None))
+            .unwrap();
+        Some(Self { engine, trees, place, host, prepares })
+    }
+
+    /// A started sandboxed Cell of whose commands the next one finds a prepared sandbox.
+    pub fn prepared(&self, source: &Path) -> SandboxedCell {
+        let cancel = CancelToken::new().unwrap();
+        let settings = CellSettings { source: Some(source.into()), ..CellSettings::default() };
+        let cell = SandboxedCell::new(Arc::clone(&self.prepares), settings, cancel);
+        cell.start().unwrap();
+        cell
     }
 
     /// A started Cell with the files of `source`; none where there is no podman for a container.
@@ -61,7 +87,7 @@ impl Cells {
     pub fn frozen(&self, source: &Path) -> CellBase {
         let settings = CellSettings { source: Some(source.into()), ..CellSettings::default() };
         let cancel = CancelToken::new().unwrap();
-        let cell = SandboxedCell::new(self.host.backend(), settings, cancel);
+        let cell = SandboxedCell::in_trees(self.trees.clone(), settings, cancel);
         cell.start().unwrap();
         cell.freeze().unwrap()
     }
@@ -69,7 +95,8 @@ impl Cells {
     /// A Cell over `base` that is not started.
     pub fn over(&self, base: &CellBase) -> SandboxedCell {
         let cancel = CancelToken::new().unwrap();
-        SandboxedCell::over(base.clone(), self.host.backend(), CellSettings::default(), cancel)
+        let executor = Arc::clone(self.trees.executor());
+        SandboxedCell::over(base.clone(), executor, CellSettings::default(), cancel)
     }
 
     /// A new directory with so many files of 1,000 bytes, a hundred to a directory.

@@ -20,6 +20,19 @@ matrix: {harnesses: [nop], models: [m]}
 graders: [{type: command, cmd: 'true'}]
 ";
 
+/// Installs a package from the source, which needs no index.
+const WITH_PACKAGE: &str = "source: {path: src}
+environment: {kind: pip-venv, requirements: [./tiny-1-py3-none-any.whl]}
+";
+const PACKAGE: &str = "import zipfile
+with zipfile.ZipFile('src/tiny-1-py3-none-any.whl', 'w') as wheel:
+    about = 'tiny-1.dist-info/'
+    wheel.writestr('tiny.py', '')
+    wheel.writestr(about + 'METADATA', 'Metadata-Version: 2.1\\nName: tiny\\nVersion: 1\\n')
+    wheel.writestr(about + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr(about + 'RECORD', '')
+";
+
 pub fn measure(report: &mut Report) {
     shared(report);
     source(report);
@@ -29,12 +42,19 @@ pub fn measure(report: &mut Report) {
 fn shared(report: &mut Report) {
     let mut pairs = Pairs::default();
     for _ in 0..report.pairs.div_ceil(25) {
-        let case = Case::new("venv", "environment: {kind: pip-venv}\n");
+        let case = Case::new("venv", WITH_PACKAGE);
+        package(&case.path());
         case.run("a", TRIALS);
         let took = case.trials_ms("a");
         pairs.push(took[1..].iter().sum(), took[0]);
     }
     report.paired("case_share", &pairs);
+}
+
+/// Makes the package in the source.
+fn package(directory: &Path) {
+    let made = Command::new("python3").args(["-c", PACKAGE]).current_dir(directory).status();
+    assert!(made.unwrap().success(), "the package is not made");
 }
 
 /// The source is prepared once.
