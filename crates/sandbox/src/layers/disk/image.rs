@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FallocateFlags, OFlag, fallocate, open, openat};
 use nix::sys::stat::{Mode, mkdirat, mknodat};
+use nix::unistd::syncfs;
 
 use super::loop_device::LoopDevice;
+use super::template::{self, ImageTemplates};
 use crate::layers::error::LayerError;
 use crate::layers::mounts::calls;
 use crate::layers::space::DiskSpace;
@@ -24,6 +26,12 @@ const SYSTEM_PATHS: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// The longest that it may take. It writes a few hundred blocks.
 const MKFS_WAIT: Duration = Duration::from_secs(20);
 const MKFS_POLL: Duration = Duration::from_millis(2);
+/// What ext4 does without.
+const OPTIONS: &str = "^has_journal,^resize_inode";
+/// The same for a template, of whose identity no checksum but the superblock's depends.
+const TEMPLATE_OPTIONS: &str = "^has_journal,^resize_inode,metadata_csum,metadata_csum_seed";
+/// What a template leaves free besides the room, for the directories of layers.
+const TEMPLATE_SPARE: DiskSpace = DiskSpace { bytes: 64 << 10, inodes: 8 };
 /// Of an inode in its table.
 const INODE_BYTES: u64 = 256;
 /// What ext4 uses or keeps free besides a share of its size: at most 16 MiB are kept.
@@ -42,6 +50,7 @@ const BALLAST: &str = "b";
 pub(in crate::layers) struct ImageMaker {
     directory: PathBuf,
     mkfs: PathBuf,
+    templates: ImageTemplates,
 }
 
 impl ImageMaker {
@@ -52,26 +61,45 @@ impl ImageMaker {
         let mut places = std::env::split_paths(&path).chain(system);
         let mkfs = places.find_map(|place| Some(place.join(MKFS)).filter(|path| path.is_file()));
         let mkfs = mkfs.ok_or_else(|| format!("{MKFS} is not installed"))?;
-        Ok(Self { directory: directory.to_owned(), mkfs })
+        let templates = ImageTemplates::default();
+        Ok(Self { directory: directory.to_owned(), mkfs, templates })
     }
 
     /// Mounts a new image with room for `room`, attached nowhere.
     pub(in crate::layers) fn mount(&self, room: DiskSpace) -> Result<OwnedFd, LayerError> {
-        let image = self.make(room)?;
-        let device = LoopDevice::over(image.as_fd());
-        let device = device.map_err(LayerError::of_io("configure loop device"))?;
-        let source = CString::new(device.path.clone()).unwrap_or_default();
-        // What is deleted leaves the image, too. Empty tables of inodes are never written.
-        let options =
-            [(c"source", Some(source.as_c_str())), (c"discard", None), (c"noinit_itable", None)];
-        calls::mount_detached(c"ext4", &options).map_err(LayerError::of_io("mount image"))
+        let image = match self.templates.of(room, || self.template(room)) {
+            Some(template) => {
+                let image = self.unnamed()?;
+                template::copy(&template, &image).map_err(LayerError::of_io("copy image"))?;
+                image
+            }
+            None => self.make(room, OPTIONS)?,
+        };
+        mount(&image)
+    }
+
+    /// An image that is only copied, with most of what its copies must not have taken.
+    fn template(&self, room: DiskSpace) -> io::Result<File> {
+        let image = self.make(room, TEMPLATE_OPTIONS).map_err(io::Error::other)?;
+        let root = mount(&image).map_err(io::Error::other)?;
+        limit_free(&root, room.plus(TEMPLATE_SPARE)).map_err(io::Error::other)?;
+        // Writes all of it, and marks it as whole.
+        calls::reconfigure(root.as_fd(), &[(c"ro", None)])?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        syncfs(openat(&root, ".", flags, Mode::empty())?)?;
+        Ok(image)
+    }
+
+    /// A file without a name.
+    fn unnamed(&self) -> Result<File, LayerError> {
+        let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
+        let image = open(&self.directory, flags, Mode::S_IRUSR | Mode::S_IWUSR);
+        Ok(File::from(image.map_err(LayerError::of_errno("make image"))?))
     }
 
     /// A file without a name that has a file system.
-    fn make(&self, room: DiskSpace) -> Result<File, LayerError> {
-        let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
-        let image = open(&self.directory, flags, Mode::S_IRUSR | Mode::S_IWUSR);
-        let image = File::from(image.map_err(LayerError::of_errno("make image"))?);
+    fn make(&self, room: DiskSpace, options: &str) -> Result<File, LayerError> {
+        let image = self.unnamed()?;
         let inodes = room.inodes.saturating_add(OWN_INODES);
         let bytes = room.bytes + room.bytes / SHARE + inodes * INODE_BYTES + FIXED_BYTES;
         image.set_len(bytes).map_err(LayerError::of_io("make image"))?;
@@ -79,7 +107,7 @@ impl ImageMaker {
         let mut mkfs = Command::new(&self.mkfs);
         mkfs.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-m", "0", "-N"])
             .arg(inodes.to_string())
-            .args(["-O", "^has_journal,^resize_inode"])
+            .args(["-O", options])
             .args(["-E", "lazy_itable_init=1,nodiscard,root_owner=0:0", "/proc/self/fd/0"])
             .env_clear()
             .stdin(Stdio::from(input))
@@ -88,6 +116,17 @@ impl ImageMaker {
         run(&mut mkfs).map_err(LayerError::of_io(MKFS))?;
         Ok(image)
     }
+}
+
+/// Mounts `image`, attached nowhere.
+fn mount(image: &File) -> Result<OwnedFd, LayerError> {
+    let device = LoopDevice::over(image.as_fd());
+    let device = device.map_err(LayerError::of_io("configure loop device"))?;
+    let source = CString::new(device.path.clone()).unwrap_or_default();
+    // What is deleted leaves the image, too. Empty tables of inodes are never written.
+    let options =
+        [(c"source", Some(source.as_c_str())), (c"discard", None), (c"noinit_itable", None)];
+    calls::mount_detached(c"ext4", &options).map_err(LayerError::of_io("mount image"))
 }
 
 /// Runs `command` until it ends, or kills it after [`MKFS_WAIT`].

@@ -3,3 +3,4 @@
 pub(super) mod image;
 #[allow(unsafe_code, reason = "system calls")]
 mod loop_device;
+mod template;

@@ -109,6 +109,30 @@ fn twenty_four_threads_make_workspaces_on_disk_at_once() {
 }
 
 #[test]
+fn images_of_one_size_are_whole_and_have_an_identity_each() {
+    let Some((host, _directory)) = host() else { return };
+    let (mut identities, mut used) = (std::collections::BTreeSet::new(), Vec::new());
+    // The first is made, the second makes what all but the first are copies of.
+    for _ in 0..4 {
+        let mut fs = host.create(LARGE, Storage::Disk, &host_id()).unwrap();
+        write(&fs, "workspace/file", &vec![1; 100_000]).unwrap();
+        let number = nix::sys::stat::minor(status(&fs, "workspace").unwrap().st_dev);
+        used.push(fs.usage().unwrap());
+        let chain = fs.freeze(StopCheck::never()).unwrap();
+        let device = format!("/dev/loop{number}");
+        let checked = std::process::Command::new("e2fsck").args(["-fn", &device]).output().unwrap();
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+        let superblock = std::fs::File::open(&device).unwrap();
+        let mut uuid = [0; 16];
+        std::os::unix::fs::FileExt::read_exact_at(&superblock, &mut uuid, 1024 + 0x68).unwrap();
+        identities.insert(uuid);
+        drop((fs, chain));
+    }
+    assert_eq!(identities.len(), 4);
+    assert!(used.iter().all(|used_by| *used_by == used[0]), "{used:?}");
+}
+
+#[test]
 fn without_a_directory_for_images_there_is_no_workspace_on_disk() {
     if !is_root() {
         return;
