@@ -121,7 +121,7 @@ fn a_cache_has_what_earlier_cells_provisioned_and_nothing_of_agents_graders_and_
     let last = run.run(&caching(ADD), 1, &["--keep"]);
     assert_eq!((last.passed(), last.kept(1, "seen")), (1, "p\np\np\n".to_owned()));
     // A store without it begins anew.
-    fs::remove_dir_all(scene.store().join("cache/containers")).unwrap();
+    fs::remove_dir_all(scene.store().join("case-cache/containers")).unwrap();
     let anew = run.run(&caching(ADD), 1, &["--keep"]);
     assert_eq!(anew.kept(1, "seen"), "p\n");
 }

@@ -13,16 +13,19 @@ use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::StopCheck;
 
 /// Merges the layers of a workspace that nothing else needs, if nothing runs in it and no request uses its
-/// files. Ends early when a request wants to, or at the deadline. The next end of a use tries again.
-pub fn merge_layers(live: &LiveWorkspace, deadline: Option<Deadline>) {
+/// files. Ends early when a request wants to, or at the deadline. The next end of a use tries again. Returns false if
+/// somebody was in, who may only have looked: then no end of a use need follow.
+pub fn merge_layers(live: &LiveWorkspace, deadline: Option<Deadline>) -> bool {
     let is_due = || live.programs().is_empty() && !live.is_over();
     let can_merge = || live.doors().try_share().is_some_and(|tree| tree.can_merge());
     if !is_due() || !can_merge() {
-        return;
+        return true;
     }
-    let Some(mut tree) = live.doors().enter_alone(Deadline::after(Duration::ZERO)) else { return };
+    let Some(mut tree) = live.doors().enter_alone(Deadline::after(Duration::ZERO)) else {
+        return false;
+    };
     if !is_due() {
-        return;
+        return true;
     }
     let stop =
         || live.doors().is_wanted() || live.is_over() || deadline.is_some_and(Deadline::passed);
@@ -38,6 +41,7 @@ pub fn merge_layers(live: &LiveWorkspace, deadline: Option<Deadline>) {
             log::error!(workspace_id = live.id; "layers of a workspace cannot be merged: {error}");
         }
     }
+    true
 }
 
 /// A thread that merges layers as they are offered. Dropping it ends it.
@@ -58,7 +62,9 @@ impl Merger {
         let work = move || {
             while let Some(offer) = offers.wait() {
                 for live in offered(&registry, &offer) {
-                    merge_layers(&live, None);
+                    if !merge_layers(&live, None) {
+                        offers.offer(live.number);
+                    }
                 }
             }
         };

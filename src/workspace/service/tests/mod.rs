@@ -1,5 +1,8 @@
 //! The service over file systems that are only counted.
 
+mod doors;
+mod merges;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -30,6 +33,8 @@ struct FakeTrees {
     made: Arc<AtomicUsize>,
     alive: Arc<AtomicUsize>,
     fails: Arc<AtomicBool>,
+    can_merge: Arc<AtomicBool>,
+    merge_looks: Arc<AtomicUsize>,
     slow: Option<Duration>,
 }
 
@@ -147,10 +152,12 @@ impl WorkspaceTree for FakeTree {
     }
 
     fn can_merge(&self) -> bool {
-        false
+        self.of.merge_looks.fetch_add(1, Ordering::Relaxed);
+        self.of.can_merge.load(Ordering::Relaxed)
     }
 
     fn merge(&mut self, _stop: StopCheck<'_>) -> Result<(), EngineError> {
+        self.of.can_merge.store(false, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -460,41 +467,4 @@ fn a_workspace_whose_files_leave_no_room_is_not_created() {
     let service = service_of(settings(), &trees);
     assert_eq!(create(&service, "a", &json!({})), Err(EngineCode::WorkspaceDiskFull));
     assert_eq!((trees.alive.load(Ordering::Relaxed), service.metrics().workspaces), (0, 0));
-}
-
-#[test]
-fn whoever_freezes_is_in_alone_and_who_only_looks_does_not_wait() {
-    let trees = FakeTrees::default();
-    let service = service_of(settings(), &trees);
-    let view = create(&service, "a", &json!({})).unwrap();
-    let workspace = service.reaping.registry.find(&"a".into(), id(&view)).unwrap();
-    let doors = workspace.doors();
-    let sharing = (doors.share(), doors.share());
-    assert!(doors.enter_alone(Deadline::after(Duration::from_millis(5))).is_none());
-    // A caller that gave up does not block the next one.
-    drop((doors.share(), sharing));
-    let alone = doors.enter_alone(Deadline::after(Duration::ZERO)).unwrap();
-    trees.used_bytes.store(MIB / 2, Ordering::Relaxed);
-    assert_eq!(doors.usage().unwrap().disk.used_bytes, 0, "as it was measured last");
-    assert!(doors.try_share().is_none() && !doors.is_wanted());
-    thread::scope(|scope| {
-        let sharing = scope.spawn(|| drop(doors.share()));
-        wait_until("the other waits", || doors.is_wanted());
-        assert!(!sharing.is_finished());
-        drop(alone);
-        sharing.join().unwrap();
-    });
-    assert_eq!(doors.usage().unwrap().disk.used_bytes, MIB / 2);
-    // Newcomers wait behind one who waits to be in alone.
-    let first = doors.share();
-    thread::scope(|scope| {
-        let alone =
-            scope.spawn(|| doors.enter_alone(Deadline::after(Duration::from_secs(20))).is_some());
-        wait_until("it waits", || doors.is_wanted());
-        let newcomer = scope.spawn(|| drop(doors.share()));
-        assert!(!newcomer.is_finished());
-        drop(first);
-        assert!(alone.join().unwrap());
-        newcomer.join().unwrap();
-    });
 }
