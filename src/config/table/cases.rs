@@ -36,7 +36,7 @@ group! {
     CASES_CACHE_MAX {
         default: Value("20GiB"),
         wanted: BYTES,
-        meaning: "Bytes of all caches of Cases together.",
+        meaning: "Bytes of cached repositories of Cases, and as many of caches of their containers.",
     }
 }
 
