@@ -184,6 +184,8 @@ impl WorkspaceService {
             room = room.saturating_sub((end.stdout.len() + end.stderr.len()) as u64);
             answer.push(block, end);
         }
+        // Before the turns: the next call needs the place.
+        drop(permit);
         drop(turns);
         if let Some(outputs) = &call.plan.outputs {
             answer.output_files = collect_output_files(&mut call.used, &self.stores, outputs)?;
