@@ -159,7 +159,7 @@ fn denied_network(
     }
 }
 
-/// Notes a host of an environment or an agent that the service lets nobody reach.
+/// Notes a host of an environment or an agent that the service does not allow.
 fn denied_reach(
     path: String,
     host: &str,

@@ -24,7 +24,7 @@ impl RunFolder {
         Ok(names.filter(|name| !name.starts_with('.')).collect())
     }
 
-    /// The file `file` of the run `name`; nothing if there is none.
+    /// The file `file` of the run `name`; `None` if it does not exist.
     ///
     /// # Errors
     /// It is longer than `bytes_max`, or cannot be read.
@@ -38,7 +38,7 @@ impl RunFolder {
         found(&run, file, run.read(file, bytes_max))
     }
 
-    /// Opens the file `file` of the run `name`, whose size is returned too; nothing if there is none.
+    /// Opens the file `file` of the run `name` and returns its size too; `None` if it does not exist.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -95,7 +95,7 @@ impl LockedRun {
         Ok(self.directory().sync()?)
     }
 
-    /// Opens the file `name` for reading, whose size is returned too; nothing if there is none.
+    /// Opens the file `name` for reading and returns its size too; `None` if it does not exist.
     ///
     /// # Errors
     /// It cannot be opened.

@@ -29,7 +29,7 @@ pub struct ServiceFile {
     pub finished_at: Option<String>,
     /// Its state.
     pub status: CaseRunStatus,
-    /// Whether it is to be ended early, whatever it does.
+    /// Whether it ends early.
     pub is_canceling: bool,
     /// Whether the files of its Case are in its own directory.
     pub is_uploaded: bool,

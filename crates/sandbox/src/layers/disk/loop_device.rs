@@ -111,7 +111,7 @@ mod tests {
                 image.set_len(1 << 20).unwrap();
                 begin.wait();
                 let device = LoopDevice::over(image.as_fd());
-                // Nobody gives one back before all have tried.
+                // Every thread keeps its device until all have tried.
                 end.wait();
                 device.map(|device| device.path)
             };

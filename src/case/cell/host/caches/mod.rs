@@ -56,7 +56,7 @@ pub struct ContainerCaches {
 pub(super) struct ImageCaches {
     caches: ContainerCaches,
     image: String,
-    /// Whoever has it may change what is kept. None if the wait for it took too long.
+    /// The holder may change what is kept. None if the wait for it took too long.
     turn: Option<FileLock>,
 }
 
@@ -187,7 +187,7 @@ fn exchange(part: &Path, entry: &Path) -> io::Result<()> {
     match renameat2(AT_FDCWD, part, AT_FDCWD, entry, RenameFlags::RENAME_EXCHANGE) {
         Ok(()) => remove(part),
         Err(Errno::ENOENT) => fs::rename(part, entry),
-        // The file system cannot do that. Nobody looks at the entry now.
+        // The file system cannot do that. No other process reads the entry now.
         Err(Errno::EINVAL | Errno::ENOSYS) => {
             remove(entry)?;
             fs::rename(part, entry)
@@ -196,7 +196,7 @@ fn exchange(part: &Path, entry: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what a process that was killed had not finished: nobody else changes anything now.
+/// Removes the unfinished entries of a killed process. The caller holds the lock, so nothing else changes.
 fn remove_unfinished(kept: &Path) -> io::Result<()> {
     for entry in fs::read_dir(kept)? {
         let path = entry?.path();

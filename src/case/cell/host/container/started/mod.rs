@@ -194,7 +194,7 @@ impl StartedContainer {
         self.begin(&mut slot, cancel)
     }
 
-    /// Ends the container and keeps that of the agent; that of now, if there is none. Returns its name.
+    /// Ends the container and keeps the agent's, or the current one if no agent has run. Returns its name.
     pub(super) fn keep(&self) -> Result<String, ExecError> {
         let mut slot = self.slot();
         slot.is_agents = !slot.has_kept;
