@@ -41,8 +41,9 @@ stable = ("policy", "prio", "se.slice", "se.load.weight")
 show("sched", *[line for line in text("/proc/self/sched").splitlines() if line.startswith(stable)])
 varies = ("Vm", "Rss", "voluntary", "nonvoluntary", "HugetlbPages")
 # If init is the host's root, its signals are counted with those of every root process. Whether it has fallen asleep
-# again by now, and which signals wait for it until then, is chance.
-of_init = ("SigQ", "State", "SigPnd", "ShdPnd")
+# again by now, and which signals wait for it until then, is chance. Its table of descriptors is as large as that of the
+# service when it began.
+of_init = ("SigQ", "State", "SigPnd", "ShdPnd", "FDSize")
 for pid in ("1", "self"):
     lines = text(f"/proc/{pid}/status").splitlines()
     show(f"status {pid}", *[line for line in lines if
