@@ -38,6 +38,7 @@ INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe
 
 SOAK_RUNS = 1000
 STANDBY_RUNS = 5000
+WARM_RUNS = 5000
 LANGS_ROUNDS = 10
 FUZZ_SECONDS = 600
 HOSTILE_RUNS = 10000
@@ -58,7 +59,7 @@ WEAKENED = $(TARGET_DIR)/weakened/cofferdam
 # Cargo uses every core by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-kills test-overlays test-minimal test-builds bench-builds test-langs test-toolchains \
-	hostile hostile-soak weakened weakened-build demo test-examples test-metrics test-egress-clients egress-clients test-case-forgers bench bench-docs config-docs bench-langs soak \
+	hostile hostile-soak weakened weakened-build demo test-examples test-metrics test-egress-clients egress-clients test-case-forgers bench bench-docs config-docs bench-langs bench-langs-docs soak \
 	soak-jobs soak-cases firecracker-guests fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
@@ -169,8 +170,17 @@ test-langs: deps build ## Run the vectors of the LANGUAGES in that root, then LA
 	$(IN_TOOLCHAINS) LANGS_ROUNDS=$(LANGS_ROUNDS) REQUIRE_PRIVILEGED=1 \
 		$(CARGO) test --locked --test languages -- --include-ignored --nocapture --test-threads=1
 
-bench-langs: deps build ## Time the LANGUAGES in that root, cold, warm and against a bare `make test`
+bench-langs: deps build ## Compare runs of the LANGUAGES in that root, cold and started ahead, with bare ones in PAIRS, and with the goals
 	$(IN_TOOLCHAINS) $(BENCH) --bench languages
+
+# write_figures NAME,FILE: puts FILE between the markers of NAME in docs/performance.md.
+define write_figures
+	sed -i -e '/^<!-- $(1) -->$$/,/^<!-- end of $(1) -->$$/{//!d}' \
+		-e '/^<!-- $(1) -->$$/r $(2)' docs/performance.md
+endef
+
+bench-langs-docs: bench-langs ## Write these figures into docs/performance.md
+	$(call write_figures,figures of languages,target/bench/languages.md)
 
 hostile: deps build ## Attack the service (STANDBY_MAX=0: without a standby pool) or the one at URL; ROWS selects
 	COFFERDAM_BIN=$(BINARY) $(if $(STANDBY_MAX),STANDBY_MAX=$(STANDBY_MAX)) $(if $(URL),HOSTILE_URL=$(URL),REQUIRE_PRIVILEGED=1) \
@@ -214,16 +224,15 @@ bench: deps build ## Compare with bare processes and other sandboxes in PAIRS, a
 	COFFERDAM_BIN=$(BINARY) $(BENCH) --bench paired
 
 bench-docs: bench ## Write the figures into docs/performance.md
-	sed -i -e '/^<!-- figures -->$$/,/^<!-- end of figures -->$$/{//!d}' \
-		-e '/^<!-- figures -->$$/r target/bench/bench.md' docs/performance.md
+	$(call write_figures,figures,target/bench/bench.md)
 	cp target/bench/latency.svg docs/latency.svg
 
 config-docs: ## Write docs/configuration.md and deploy/systemd/cofferdam.env from the table
 	WRITE_DOCUMENTS=1 $(CARGO) test --locked --test documents configuration
 
-soak: deps build ## Run SOAK_RUNS and STANDBY_RUNS sandboxes and look for leaks
+soak: deps build ## Run SOAK_RUNS, STANDBY_RUNS and WARM_RUNS sandboxes and look for leaks
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::
-	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 STANDBY_RUNS=$(STANDBY_RUNS) \
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 STANDBY_RUNS=$(STANDBY_RUNS) WARM_RUNS=$(WARM_RUNS) \
 		$(CARGO) test --locked --test standby soak::
 
 JOBS_KILLS = 200

@@ -1,8 +1,9 @@
-//! Measures every language cold, warm, and against a bare `make test` in the same root file system.
+//! Measures every language: a bare `make test` in the same root file system, a run whose program begins at
+//! the request, and one in a runtime started ahead, in alternation.
 //!
-//! `SANDBOX_ROOTFS` is the root of `make toolchains`; `PAIRS` the number of warm runs, which
-//! alternate with bare ones and of which the median is reported; `LANGUAGES` selects languages.
-//! Needs root. Prints the rows of the table in `docs/languages.md`.
+//! `SANDBOX_ROOTFS` is the root of `make toolchains`; `PAIRS` the number of rounds, of which the median
+//! is reported; `LANGUAGES` selects languages; `BENCH_STRICT=1` fails if a goal is missed. Needs root.
+//! Writes the tables to `target/bench`. docs/performance.md describes the method.
 
 #![allow(
     clippy::expect_used,
@@ -13,105 +14,84 @@
     reason = "a bench fails loudly, and prints"
 )]
 
+mod ahead;
 mod bare;
+mod goals;
+#[path = "../paired/machine.rs"]
+mod machine;
+mod posts;
+mod report;
+mod times;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, ExitCode};
 
-use cofferdam_test_server::client::Answer;
 use cofferdam_test_server::service::{Service, cofferdam};
-use cofferdam_test_server::shipped::{self, Language};
-use cofferdam_test_server::vector::Vector;
+use cofferdam_test_server::shipped::{self, Language, repository};
 use serde_json::Value;
 
+use ahead::{Ahead, has_target};
 use bare::BareRoot;
+use goals::{LIGHT, SMALL, burst};
+use machine::Machine;
+use posts::{Bursts, Example};
+use report::Measured;
+use times::{Places, Times};
 
-const PAIRS_DEFAULT: usize = 7;
+const ROUNDS_DEFAULT: usize = 7;
+/// Bursts, unless fewer rounds are asked for.
+const BURSTS_MAX: usize = 3;
 
-fn main() {
+fn main() -> ExitCode {
     let rootfs = shipped::rootfs().expect("SANDBOX_ROOTFS names no root: make bench-langs");
-    let pairs = std::env::var("PAIRS").map_or(PAIRS_DEFAULT, |pairs| pairs.parse().unwrap());
-    let asked = std::env::var("LANGUAGES").unwrap_or_default();
-    let service = shipped::setup().start();
+    let rounds = std::env::var("PAIRS").map_or(ROUNDS_DEFAULT, |pairs| pairs.parse().unwrap());
+    assert!(rounds > 0, "PAIRS must be at least 1");
+    let machine = Machine::this();
+    // Started before the root is entered, so that their sandboxes see none of its mounts.
+    let cold = shipped::setup().env("PRESTART", "off").start();
+    let services = [LIGHT, SMALL].map(Ahead::start);
     let versions = versions();
-    let languages = shipped::available(&service);
+    let languages = asked(&cold);
     let bare = BareRoot::enter(&rootfs);
-    println!(
-        "median of {pairs} pairs; milliseconds of wall-clock time, and of CPU time where it is said"
-    );
-    println!("| slug | version | cold | warm | bare `make test` | warm ÷ bare | CPU | peak MiB |");
-    println!("|---|---|---|---|---|---|---|---|");
-    for (slug, language) in &languages {
-        if asked.is_empty() || asked.split_whitespace().any(|name| name == slug) {
-            let figures = Figures::measure(&service, &bare, slug, language, pairs);
-            println!("| {slug} | {} {figures}", versions[slug]);
-        }
+    let measured: Vec<Measured> = languages
+        .into_iter()
+        .map(|(slug, language)| {
+            let ahead = services.iter().find(|ahead| ahead.burst == burst(&slug)).unwrap();
+            let workspace = bare.workspace(&slug, &language);
+            let places = Places { cold: &cold, ahead, bare: &bare, workspace };
+            measure(&places, &Example::of(&slug, &language), rounds, &versions[&slug])
+        })
+        .collect();
+    report::write(&machine, rounds, &measured, &repository().join("target/bench"));
+    let missed = measured.iter().filter(|measured| measured.is_met() == Some(false)).count();
+    println!("{missed} goals missed");
+    let is_strict = std::env::var("BENCH_STRICT").is_ok_and(|strict| strict == "1");
+    if is_strict && missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The languages to measure, by default all that are here.
+fn asked(service: &Service) -> BTreeMap<String, Language> {
+    let asked = std::env::var("LANGUAGES").unwrap_or_default();
+    let mut languages = shipped::available(service);
+    languages.retain(|slug, _| {
+        asked.trim().is_empty() || asked.split_whitespace().any(|name| name == slug)
+    });
+    languages
+}
+
+fn measure(places: &Places<'_>, example: &Example, rounds: usize, version: &str) -> Measured {
+    println!("{}", example.slug);
+    let times = Times::take(places, example, rounds);
+    let has_ahead = times.rounds.iter().any(|round| round.ahead_ms.is_some());
+    let bursts = has_ahead.then(|| Bursts::take(places.ahead, example, rounds.min(BURSTS_MAX)));
+    Measured {
+        slug: example.slug.clone(),
+        version: version.to_owned(),
+        has_target: has_target(&example.slug),
+        times,
+        burst: places.ahead.burst,
+        bursts: bursts.flatten(),
     }
-}
-
-/// The medians of one language.
-struct Figures {
-    cold_ms: f64,
-    warm_ms: f64,
-    bare_ms: f64,
-    ratio: f64,
-    cpu_ms: f64,
-    peak_mib: f64,
-}
-
-impl Figures {
-    fn measure(
-        service: &Service,
-        bare: &BareRoot,
-        slug: &str,
-        language: &Language,
-        pairs: usize,
-    ) -> Self {
-        let good = Vector::read(slug, "good");
-        let workspace = bare.workspace(slug, language);
-        // The page cache holds nothing of the toolchain.
-        nix::unistd::sync();
-        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
-        let (cold_ms, _) = posted(service, &good, slug, language);
-        // One run first, so that the first pair is as warm as the others.
-        bare.make_test(&workspace);
-        let pairs: Vec<(f64, Answer, f64)> = (0..pairs)
-            .map(|_| {
-                let (warm_ms, answer) = posted(service, &good, slug, language);
-                (warm_ms, answer, bare.make_test(&workspace))
-            })
-            .collect();
-        let header = |answer: &Answer, name| answer.header(name).unwrap().parse::<f64>().unwrap();
-        Self {
-            cold_ms,
-            warm_ms: median(pairs.iter().map(|(warm, _, _)| *warm)),
-            bare_ms: median(pairs.iter().map(|(_, _, bare)| *bare)),
-            ratio: median(pairs.iter().map(|(warm, _, bare)| warm / bare)),
-            cpu_ms: median(pairs.iter().map(|(_, answer, _)| header(answer, "x-run-cpu-ms"))),
-            peak_mib: median(
-                pairs.iter().map(|(_, answer, _)| header(answer, "x-run-memory-peak-bytes")),
-            ) / f64::from(1 << 20),
-        }
-    }
-}
-
-impl std::fmt::Display for Figures {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { cold_ms, warm_ms, bare_ms, ratio, cpu_ms, peak_mib } = self;
-        write!(
-            f,
-            "| {cold_ms:.0} | {warm_ms:.0} | {bare_ms:.0} | {ratio:.2} | {cpu_ms:.0} | {peak_mib:.0} |"
-        )
-    }
-}
-
-/// Posts the good example, asserts the right answer, and returns how long that took.
-fn posted(service: &Service, good: &Vector, slug: &str, language: &Language) -> (f64, Answer) {
-    let began = Instant::now();
-    let answer = good.run(service, slug, language).unwrap_or_else(|why| panic!("{slug}: {why}"));
-    (began.elapsed().as_secs_f64() * 1_000.0, answer)
 }
 
 /// The version line of every available toolchain.
@@ -119,7 +99,7 @@ fn versions() -> BTreeMap<String, String> {
     let listed = Command::new(cofferdam())
         .args(["langs", "--json", "--langs", "langs", "--rootfs"])
         .arg(shipped::rootfs().unwrap())
-        .current_dir(shipped::repository())
+        .current_dir(repository())
         .output()
         .unwrap();
     let languages: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
@@ -128,10 +108,4 @@ fn versions() -> BTreeMap<String, String> {
         .iter()
         .filter_map(|language| Some((language["slug"].as_str()?.to_owned(), version(language)?)));
     named.collect()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

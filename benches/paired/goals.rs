@@ -91,8 +91,8 @@ pub const ROWS: &[Row] = &[
         figure: Figure::Ratio,
         goal: Some(AtLeast(0.9)),
     },
-    millis("storm_loopers", "answer to 250 busy processes − their time limit", Some(AtMost(50.0))),
-    millis("storm_sleepers", "answer to 250 sleepers − their time limit", Some(AtMost(50.0))),
+    millis("storm_loopers", "answer to 250 busy processes − their time limit", Some(AtMost(25.0))),
+    millis("storm_sleepers", "answer to 250 sleepers − their time limit", Some(AtMost(25.0))),
     millis("output_text", "`/run` that prints 1 MiB of text − nothing", Some(AtMost(3.0))),
     millis("output_zeros", "`/run` that prints 1 MiB of zero bytes − nothing", None),
     millis(

@@ -13,6 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cofferdam_seccomp::locks::{self, LockCalls};
 use cofferdam_seccomp::profile::{BUILTIN, Profile};
 use cofferdam_seccomp::syscalls::Arch;
 
@@ -22,7 +23,29 @@ fn main() {
     println!("cargo:rerun-if-changed=src/init");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     build_init(&out.join("init"));
-    fs::write(out.join("profiles.rs"), compiled_profiles()).expect("cannot write to OUT_DIR");
+    let arch = target_arch();
+    fs::write(out.join("profiles.rs"), compiled_profiles(arch)).expect("cannot write to OUT_DIR");
+    fs::write(out.join("locks.rs"), compiled_locks(arch)).expect("cannot write to OUT_DIR");
+}
+
+fn target_arch() -> Arch {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    match arch.as_str() {
+        "x86_64" => Arch::X86_64,
+        "aarch64" => Arch::Aarch64,
+        other => panic!("no system-call table for {other}"),
+    }
+}
+
+/// The programs that `src/locks/mod.rs` includes.
+fn compiled_locks(arch: Arch) -> String {
+    let mut table = String::new();
+    for (name, calls) in [("WATCHED", LockCalls::Watched), ("REFUSED", LockCalls::Refused)] {
+        let program = locks::filter(calls, arch).expect("the filter compiles").program;
+        writeln!(table, "const {name}: &[Instruction] = &{program:?};")
+            .expect("a string takes everything");
+    }
+    table
 }
 
 fn build_init(output: &Path) {
@@ -43,13 +66,7 @@ fn build_init(output: &Path) {
 }
 
 /// The table that `src/plan/builtin_profile.rs` includes.
-fn compiled_profiles() -> String {
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    let arch = match arch.as_str() {
-        "x86_64" => Arch::X86_64,
-        "aarch64" => Arch::Aarch64,
-        other => panic!("no system-call table for {other}"),
-    };
+fn compiled_profiles(arch: Arch) -> String {
     let mut table = format!("const COMPILED: [BuiltinProfile; {}] = [\n", BUILTIN.len());
     for (name, _) in BUILTIN {
         let profile = Profile::parse_builtin(arch, name);

@@ -205,7 +205,42 @@
       (binding [*ns* (the-ns 'user)]
         (run! #(call! printed solution %) calls)))))
 
+;; Ahead of a run
+
+(def ^:private rounds
+  "How often a source of the workspace is loaded ahead: each time more of Clojure is compiled."
+  20)
+
+(defn- ^java.util.concurrent.atomic.AtomicInteger ids
+  "Has the number in the next name that Clojure makes up."
+  []
+  (.get (doto (.getDeclaredField clojure.lang.RT "id") (.setAccessible true)) nil))
+
+(defn- bring-up! []
+  (let [next-id (.get (ids))]
+    (dotimes [_ rounds]
+      (binding [*ns* (create-ns 'ahead)
+                *out* (StringWriter.)]
+        (refer-clojure)
+        (load-file "warm/solution.clj")
+        (encode {:type "result" :value (@(ns-resolve *ns* 'solution) 6 4) :time 1e-9}))
+      (remove-ns 'ahead))
+    ;; The run finds the names that it would have found.
+    (.set (ids) next-id)))
+
+(defn- await-run!
+  "Descriptor 4 ends when the run begins."
+  []
+  (bring-up!)
+  ;; The run begins with an empty young generation.
+  (System/gc)
+  (.write (FileOutputStream. FileDescriptor/in) (.getBytes "ready\n"))
+  (with-open [begin (FileInputStream. "/proc/self/fd/4")]
+    (while (<= 0 (.read begin)))))
+
 (defn -main [printed-path]
+  ;; A property, not an argument: the trace of an exception shows how many there are.
+  (when (System/clearProperty "prestart") (await-run!))
   (System/setIn (InputStream/nullInputStream))
   (let [printed (FileInputStream. ^String printed-path)]
     (.addShutdownHook (Runtime/getRuntime) (Thread. ^Runnable #(send-at-exit! printed)))

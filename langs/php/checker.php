@@ -39,6 +39,21 @@ final class Report
         set_error_handler(self::show(...));
     }
 
+    /** Waits for the run, if this is started ahead of it. */
+    public static function awaitRun(bool $is_ahead): void
+    {
+        // Opened in any case: the next resource has the same number then.
+        $begin = fopen('php://stdin', 'rb');
+        if ($is_ahead) {
+            // What a run does is done once, so that nothing of it is met for the first time.
+            self::encode(json_decode('{"arguments":[[1,"a",null,1.5,true]]}', true));
+            self::takePrinted();
+            fwrite(self::$results, "ready\n");
+            fread($begin, 1);
+        }
+        fclose($begin);
+    }
+
     /** Prints what is no fatal error as PHP does, so that it is shown with the call it is of. */
     private static function show(int $level, string $message, string $file, int $line): bool
     {
@@ -209,6 +224,15 @@ final class Calls
 }
 
 Report::open($argv[1]);
+if (($argv[2] ?? null) === 'prestart') {
+    // As the arguments are without it.
+    $argc = $_SERVER['argc'] = 2;
+    array_pop($argv);
+    array_pop($_SERVER['argv']);
+    Report::awaitRun(true);
+} else {
+    Report::awaitRun(false);
+}
 if (Calls::read()) {
     try {
         // Here and not in a function: the solution's variables are to be global.

@@ -13,6 +13,8 @@ import time
 ASSERTS = "check/asserts.json"
 SOLUTION = "check/solution.py"
 RESULTS_FD = 3
+# Ahead of a run: ends when the files are there and the run begins.
+BEGIN_FD = 4
 # Characters of printed text that are repeated on stderr.
 REPEATED_MAX = 4096
 
@@ -139,8 +141,23 @@ def run(report):
         call(report, solution, arguments)
 
 
+def await_run():
+    """Started ahead of the run: reports that, and waits for it."""
+    for arguments in (sys.argv, sys.orig_argv):
+        arguments.pop()
+    # What a run does is done once, so that nothing of it is met for the first time.
+    json.loads('{"arguments": [[1, "a", null, 1.5, true]]}')
+    json.dumps({"type": "result", "value": [1, "a", None, 1.5, True]}, allow_nan=False, ensure_ascii=False)
+    exec(compile("def solution(a, b):\n    return a + b\n", SOLUTION, "exec"), {})
+    os.write(RESULTS_FD, b"ready\n")
+    os.read(BEGIN_FD, 1)
+    os.close(BEGIN_FD)
+
+
 def main():
     os.set_inheritable(RESULTS_FD, False)
+    if sys.argv[2:] == ["prestart"]:
+        await_run()
     sys.set_int_max_str_digits(0)
     report = Report(sys.argv[1])
     try:

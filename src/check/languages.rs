@@ -11,7 +11,7 @@ use crate::check::lang::{AnyOf, Language, LanguageTable, Resolver, Version, plai
 use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
-    Limits, NotStarted, Outcome, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
+    Limits, NotStarted, Outcome, Prestart, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
 };
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 
@@ -142,6 +142,13 @@ impl Languages {
             available.store(found.is_ok(), Ordering::Relaxed);
         }
         found
+    }
+
+    /// What may be executed ahead of runs of `language`, if its workspace offers that.
+    pub fn prestart(&self, language: &Language, workspace: &Path) -> Option<Prestart> {
+        let command = CString::new(&*self.resolver.resolve_prestart(workspace)?).ok()?;
+        let argv = vec![c"sh".to_owned(), c"-c".to_owned(), command];
+        Some(Prestart { argv, label: language.slug.clone() })
     }
 
     fn find_command(

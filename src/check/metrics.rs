@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cofferdam_core::sync::counter::{Counter, DurationCounts, Durations};
-use cofferdam_core::{RunReport, SandboxMetrics, StandbyMetrics};
+use cofferdam_core::{PrestartMetrics, RunReport, SandboxMetrics, StandbyMetrics};
 
 /// How runs end: the words of [`Outcome`](cofferdam_core::Outcome), and one for programs that did not
 /// start.
@@ -40,6 +40,8 @@ pub struct CheckMetrics {
     pub draining: bool,
     /// The standby pool.
     pub standby: StandbyMetrics,
+    /// The sandboxes whose runtime is started ahead.
+    pub prestart: PrestartMetrics,
     /// The sandbox.
     pub sandbox: SandboxMetrics,
 }

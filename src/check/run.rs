@@ -12,13 +12,18 @@ use super::last_words::add_last_words;
 use crate::check::lang::{FileToWrite, Language, files_for, plain_words};
 use crate::check::metrics::{CheckMetrics, RunCounts};
 use crate::check::request::CheckRequest;
-use crate::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
+use crate::check::status::{
+    Examined, HostReport, PrestartStatus, ServiceStatus, SlotsStatus, StandbyStatus,
+};
 use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::permits::{Permit, Permits};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Watch};
+use cofferdam_core::{
+    Limits, OutputSink, PrestartMetrics, RunReport, RunSpec, SetupFailure, StdinSource,
+    WarmSandboxes, Watch,
+};
 
 /// Where the workspace is in a sandbox.
 const WORKSPACE: &str = "/workspace";
@@ -139,6 +144,7 @@ impl CheckRunner {
                 ready: self.executor.standby_metrics().ready,
                 max: self.settings.standby_max,
             },
+            prestart: PrestartStatus::of(self.executor.prestart_metrics()),
             languages: self.languages.available(),
             host: &self.host,
         }
@@ -168,13 +174,15 @@ impl CheckRunner {
             return Err(CheckError::Busy);
         }
         let slot = self.slots.try_enter().ok_or(CheckError::Busy)?;
+        let prestarts = self.executor.prestarts();
+        let prestart = prestarts.then(|| self.languages.prestart(language, &workspace)).flatten();
         Ok(AdmittedCheck {
             runner: Arc::clone(self),
             slot,
             lang_slug: language.slug.clone(),
             workspace,
             files,
-            spec: RunSpec { without_shell, ..self.spec(language, command, timeout) },
+            spec: RunSpec { without_shell, prestart, ..self.spec(language, command, timeout) },
             admitted: Instant::now(),
         })
     }
@@ -224,8 +232,23 @@ impl CheckRunner {
             slots_in_use: self.slots.taken(),
             draining: self.is_draining(),
             standby: self.executor.standby_metrics(),
+            prestart: self.prestart_metrics(),
             sandbox: self.executor.sandbox().metrics(),
         }
+    }
+
+    /// The metrics of runtimes started ahead, zeros of languages without any included. Kernels have
+    /// labels of their own.
+    fn prestart_metrics(&self) -> PrestartMetrics {
+        let mut metrics = self.executor.prestart_metrics();
+        let none = |slug: &str| WarmSandboxes { label: slug.to_owned(), count: 0, bytes: 0 };
+        for slug in self.languages.slugs() {
+            if !metrics.ready.iter().any(|warm| warm.label == slug) {
+                metrics.ready.push(none(slug));
+            }
+        }
+        metrics.ready.sort_by(|one, other| one.label.cmp(&other.label));
+        metrics
     }
 
     /// Waits until no run is live; false if the deadline passed first.

@@ -1,8 +1,10 @@
 //! The public status of the service: what it enforces, how busy it is, what it can run.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use cofferdam_core::Enforced;
+use cofferdam_core::{Enforced, PrestartMetrics};
 use cofferdam_sandbox::host::probe;
 
 /// Paths of every Linux system. Any other path would reveal something about this host.
@@ -21,6 +23,8 @@ pub struct ServiceStatus<'a> {
     pub slots: SlotsStatus,
     /// The standby pool.
     pub standby: StandbyStatus,
+    /// The sandboxes whose runtime is started ahead.
+    pub prestart: PrestartStatus,
     /// The slugs that can run.
     pub languages: Vec<&'a str>,
     /// The host, as probed at the start.
@@ -44,6 +48,29 @@ pub struct StandbyStatus {
     pub ready: usize,
     /// The most prepared sandboxes.
     pub max: usize,
+}
+
+/// The sandboxes whose runtime is started ahead, and waits.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct PrestartStatus {
+    /// How many are ready, by language.
+    pub ready: BTreeMap<String, usize>,
+    /// Their memory.
+    pub memory_bytes: u64,
+    /// The most memory that they may have; 0 if no runtime is started ahead.
+    pub memory_bytes_max: u64,
+    /// Runtimes that did not get ready.
+    pub failed: u64,
+}
+
+impl PrestartStatus {
+    /// What of `metrics` is public.
+    pub fn of(metrics: PrestartMetrics) -> Self {
+        let PrestartMetrics { ready, bytes_max, failed, .. } = metrics;
+        let memory_bytes = ready.iter().map(|warm| warm.bytes).sum();
+        let ready = ready.into_iter().map(|warm| (warm.label, warm.count)).collect();
+        Self { ready, memory_bytes, memory_bytes_max: bytes_max, failed }
+    }
 }
 
 /// What the host enforces, as probed at the start, without its paths.

@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::failure::{Failure, SANDBOX};
 use super::stdio::print;
 use crate::check::status::{ControlStatus, Examined};
-use crate::cli::options::sandbox_options::PROFILE;
+use crate::cli::options::sandbox_options::{PROFILE, prestart_bytes_max};
 use crate::config::{Config, Overrides};
 use crate::evaluation::trees::session_base::check_base;
-use cofferdam_core::SetupFailure;
+use cofferdam_core::{Enforced, SetupFailure};
 use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
 use cofferdam_sandbox::host::probe;
@@ -27,7 +27,8 @@ Examples:
 
 What workspaces can have is listed after the controls. It is no isolation: --strict does not ask for it, and
 images are tried where ENGINE_STORE_DIR is. The row after them is about the files of evaluations: whether
-WORKSPACE_BASE can be used, and whether they lie on disk or in memory.
+WORKSPACE_BASE can be used, and whether they lie on disk or in memory. The last is whether runtimes are started
+ahead of runs, and how many.
 Exit codes: 0; 1 with --strict unless every control is enforced; 125 if no sandbox can be created
 and a service would not start";
 
@@ -63,13 +64,16 @@ impl DoctorCommand {
     /// Tries every control and prints the report.
     pub fn run(self) -> Result<u8, Failure> {
         let mut report = examine()?;
-        report.add_whole_sandbox(open_sandbox());
+        let opened = open_sandbox();
+        let is_counted = opened.as_ref().is_ok_and(Enforced::counts_usage);
+        report.add_whole_sandbox(opened.map(drop));
         // A problem of the configuration is for the service to tell.
         let (config, _) = Config::read(std::env::vars_os(), &Overrides::default());
         report.add_workspaces(&engine_dir(&config));
         let base = config.evaluations.workspace_base.as_path();
         let usable = check_base(base).map(|()| base);
         report.add_evaluation_files(usable.map_err(|error| (error.to_string(), BASE_FIX)));
+        report.add_runtimes_ahead(runtimes_ahead(&config, is_counted));
         let text = if self.json {
             let Examined { controls, environment } = (&report).into();
             let workspaces = report.workspaces.iter().map(Into::into).collect();
@@ -90,15 +94,30 @@ pub fn examine() -> Result<ProbeReport, SetupFailure> {
     Ok(probe::examine(&profile).unwrap_or_else(|failure| ProbeReport::untried(&failure)))
 }
 
-/// Opens a sandbox as a service does when it starts.
-fn open_sandbox() -> Result<(), SetupFailure> {
+/// How many runtimes a service with `config` starts ahead of their runs, or why none.
+fn runtimes_ahead(config: &Config, is_counted: bool) -> Result<String, String> {
+    match config.prestarted_max {
+        _ if config.standby_max == 0 => Err("STANDBY_MAX=0".to_owned()),
+        0 => Err("PRESTART=off, or no host uid is left for one".to_owned()),
+        _ if !is_counted => {
+            Err("the memory or the CPU time of sandboxes is not counted".to_owned())
+        }
+        runtimes_max => {
+            let mib_max = prestart_bytes_max(config) >> 20;
+            Ok(format!("up to {runtimes_max}, with {mib_max} MiB of memory together"))
+        }
+    }
+}
+
+/// Opens a sandbox as a service does when it starts, and tells what is enforced.
+fn open_sandbox() -> Result<Enforced, SetupFailure> {
     let config = SandboxConfig {
         profile: profile()?,
         root: RootSource::Host,
         private: Vec::new(),
         strict: false,
     };
-    SandboxHost::open(config).map(drop)
+    SandboxHost::open(config).map(|host| host.enforced())
 }
 
 /// Where a service's engine would keep images.

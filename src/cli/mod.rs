@@ -22,15 +22,22 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use cofferdam_sandbox::engine::{bound_heaps, enter_user_namespace, survive_file_size_limit};
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_sandbox::engine::{
+    await_closed, bound_heaps, enter_user_namespace, survive_file_size_limit,
+};
 use failure::Failure;
 use nix::sys::resource::{Resource, setrlimit};
 use options::deferred::Deferred;
 use stdio::print;
+
+/// How long a thread that has run a program may take to end.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,7 +121,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return cell_process(serve_container);
         }
         Ok(CommandLine { command: CliCommand::CellKeeper }) => return cell_process(serve_keeper),
-        Ok(CommandLine { command }) => command.run(),
+        Ok(CommandLine { command }) => {
+            let done = command.run();
+            close_sandboxes();
+            done
+        }
         Err(error) if error.use_stderr() => {
             Err(Failure::Usage(one_line(&without_hidden(error).to_string())))
         }
@@ -171,8 +182,16 @@ fn serve_in_queue(serve: serve::ServeCommand) -> ExitCode {
         complain(&failure, &mut log);
         failure.code()
     });
+    close_sandboxes();
     log.flush();
     ExitCode::from(code)
+}
+
+/// Waits for threads that have run a program and are about to end: what sandboxes leave is cleared by the last one.
+fn close_sandboxes() {
+    if !await_closed(Deadline::after(CLOSE_WAIT)) {
+        log::warn!("a sandbox is in use still; the next start clears what it leaves");
+    }
 }
 
 /// Does for a Cell what the process on the other side of stdin says.

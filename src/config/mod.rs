@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use self::parse::{
     parse_count, parse_decimal, parse_names, parse_optional_bytes, parse_origins, parse_paths,
-    parse_some_duration,
+    parse_some_bytes, parse_some_duration, parse_switch,
 };
 use self::reader::VariableReader;
 use cofferdam_core::Limits;
@@ -56,6 +56,10 @@ pub struct Config {
     pub concurrency: usize,
     /// Sandboxes prepared ahead of runs; 0 for none.
     pub standby_max: usize,
+    /// Sandboxes with programs that are started ahead of runs; 0 for none.
+    pub prestarted_max: usize,
+    /// The memory of all these sandboxes together, bytes; an eighth of all memory if not set.
+    pub standby_memory_max: Option<u64>,
     /// The longest request body, bytes; `None` for no limit.
     pub input_bytes_max: Option<u64>,
     /// The longest timeout a request may ask for.
@@ -140,11 +144,16 @@ impl Config {
             + evaluations.sandboxes()
             + cases.sandboxes();
         let standby_max = standby_max(reader, concurrency, live);
+        let prestart = reader.value(&table::PRESTART, parse_switch);
+        let ids_left = sandboxes_max.saturating_sub(live + standby_max);
+        let prestarted_max = if prestart { standby_max.min(ids_left) } else { 0 };
         Self {
             address,
             allow_shutdown: matches!(reader.text(&table::ALLOW_SHUTDOWN), Some("1" | "true")),
             concurrency,
             standby_max,
+            prestarted_max,
+            standby_memory_max: reader.optional(&table::STANDBY_MEMORY_MAX, parse_some_bytes),
             input_bytes_max: reader.value(&table::RUN_INPUT_MAX, parse_optional_bytes),
             timeout_max: reader.value(&table::RUN_TIMEOUT_MAX, parse_some_duration),
             limits: service::limits(reader),

@@ -26,6 +26,8 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         allow_shutdown: false,
         concurrency: 10,
         standby_max: 10,
+        prestarted_max: 10,
+        standby_memory_max: None,
         input_bytes_max: Some(1_048_576),
         timeout_max: Duration::from_secs(300),
         limits: Limits::default(),
@@ -66,6 +68,8 @@ fn every_variable_is_read() {
         ("ALLOW_SHUTDOWN", "true"),
         ("RUN_CONCURRENCY", "010"),
         ("STANDBY_MAX", "3"),
+        ("STANDBY_MEMORY_MAX", "2GiB"),
+        ("PRESTART", "off"),
         ("RUN_INPUT_MAX", "0"),
         ("RUN_OUTPUT_MAX", "64KiB"),
         ("RUN_TIMEOUT_MAX", "1.5m"),
@@ -94,7 +98,8 @@ fn every_variable_is_read() {
     assert_eq!(config.address.port(), 8080);
     assert!(config.allow_shutdown && config.debug);
     assert_eq!((config.concurrency, config.connections_max), (10, 7));
-    assert_eq!(config.standby_max, 3);
+    assert_eq!((config.standby_max, config.prestarted_max), (3, 0));
+    assert_eq!(config.standby_memory_max, Some(2 << 30));
     assert_eq!((config.input_bytes_max, config.timeout_max), (None, Duration::from_secs(90)));
     let limits = Limits {
         memory_bytes_max: 1 << 30,
@@ -148,6 +153,8 @@ fn malformed_values_refuse_the_start() {
             "RUN_CONCURRENCY",
             &["", "0", "0x10", "a", "+1", " 1", "1.0", "4097", "99999999999999999999"],
         ),
+        ("STANDBY_MEMORY_MAX", &["", "0", "-1", "some"]),
+        ("PRESTART", &["", "1", "yes"]),
         ("STANDBY_MAX", &["", "-1", "all", "+1", "1.0", "4097"]),
         ("RUN_INPUT_MAX", &["", "-1", "1X"]),
         ("RUN_OUTPUT_MAX", &["", "x"]),

@@ -12,9 +12,10 @@ use crate::executor::mounted_key::{MountedKey, MountedView};
 use crate::executor::pool_key::{PoolKey, TemplateKey};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;
-use cofferdam_core::{Limits, RunSpec, SetupFailure};
+use cofferdam_core::{Limits, RunSpec, SetupFailure, StdinSource};
 use cofferdam_sandbox::engine::{
-    HostId, PreparedSandbox, RunningSandbox, SandboxHost, SentProgram,
+    HostId, PreparedSandbox, PrestartBounds, PrestartFault, RunningSandbox, SandboxHost,
+    SentProgram, WarmSandbox,
 };
 use cofferdam_tree::Owner;
 
@@ -32,6 +33,23 @@ pub struct ReadySandbox {
     prepared: PreparedSandbox,
     /// Where posted files go; none over a mounted workspace.
     filled: Option<FilledWorkspace>,
+}
+
+/// A sandbox whose program was executed ahead of its run, and waits.
+#[derive(Debug)]
+pub struct PrestartedSandbox {
+    /// The sandbox.
+    pub warm: WarmSandbox,
+    place: PrestartPlace,
+}
+
+/// The files that a program executed ahead sees.
+#[derive(Debug)]
+enum PrestartPlace {
+    /// Its own, without the posted ones.
+    Filled(FilledWorkspace),
+    /// Those of the workspace of this key.
+    Mounted(Box<MountedKey>),
 }
 
 impl SandboxFactory {
@@ -115,6 +133,73 @@ impl SandboxFactory {
         let spec = key.spec(filled.remaining_fill());
         let prepared = self.sandbox.prepare(spec, fs, Retained::of(host_id))?;
         Ok(Some(ReadySandbox { prepared, filled: Some(filled) }))
+    }
+
+    /// Executes the program of `key` ahead of a run, within `bounds`, and waits until it is ready.
+    /// Returns nothing if the template differs from the key, changed too recently to be sure, or is
+    /// below an overlay, which must not change beneath a program that has looked at it. The sandbox dies
+    /// with the calling thread.
+    pub fn prestart(
+        &self,
+        key: &TemplateKey,
+        bounds: &PrestartBounds<'_>,
+    ) -> Result<Option<PrestartedSandbox>, PrestartFault> {
+        if !key.contents.are_settled() || !key.contents.are_copied() {
+            return Ok(None);
+        }
+        let host_id = Arc::new(self.acquire_id()?);
+        let fs = self.sandbox.create_fs(key.limits(), host_id.id())?;
+        let filled = self.fills.fill(&self.sandbox, &fs, Some(&key.template))?;
+        if self.contents(&key.template)? != key.contents {
+            return Ok(None);
+        }
+        let spec = key.spec(filled.remaining_fill());
+        let warm = self.sandbox.prestart(spec, fs, Retained::of(host_id), bounds)?;
+        Ok(Some(PrestartedSandbox { warm, place: PrestartPlace::Filled(filled) }))
+    }
+
+    /// As [`SandboxFactory::prestart`], over a workspace that outlives the sandbox. Returns nothing if it
+    /// gives no mounts now, or holds files of clients that the program would load before it is ready.
+    pub fn prestart_mounted(
+        &self,
+        key: &MountedKey,
+        bounds: &PrestartBounds<'_>,
+    ) -> Result<Option<PrestartedSandbox>, PrestartFault> {
+        if !key.is_untouched() {
+            return Ok(None);
+        }
+        let Some(view) = key.view()? else { return Ok(None) };
+        let MountedView { mounts, host_id, lender } = view;
+        let fs = self.sandbox.create_fs_around(&mounts, false, &host_id)?;
+        let retained = lender.and(Arc::new(host_id));
+        let warm = self.sandbox.prestart(key.spec(mounts), fs, retained, bounds)?;
+        Ok(Some(PrestartedSandbox { warm, place: PrestartPlace::Mounted(Box::new(key.clone())) }))
+    }
+
+    /// Whether the program of `prestarted` still waits in a sandbox like one created now.
+    pub fn is_waiting(&self, prestarted: &PrestartedSandbox) -> Result<bool, SetupFailure> {
+        let is_untouched = match &prestarted.place {
+            PrestartPlace::Filled(_) => true,
+            PrestartPlace::Mounted(key) => key.is_untouched(),
+        };
+        Ok(is_untouched && self.sandbox.is_waiting(&prestarted.warm)?)
+    }
+
+    /// Writes the posted files into `prestarted`, whose program then goes on as the run, with `input` if
+    /// it has any. The sandbox then holds `retained` as well.
+    pub fn release(
+        &self,
+        prestarted: PrestartedSandbox,
+        files: &[(&RelPath, &[u8])],
+        (limits, input): (Limits, StdinSource),
+        retained: Retained,
+        began: Instant,
+    ) -> Result<RunningSandbox, SetupFailure> {
+        let PrestartedSandbox { warm, place } = prestarted;
+        if let PrestartPlace::Filled(filled) = place {
+            filled.put(files)?;
+        }
+        self.sandbox.release(warm, (limits, input), retained, began)
     }
 
     /// Whether a sandbox created now would equal `ready`.

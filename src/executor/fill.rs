@@ -105,6 +105,11 @@ impl FillChoices {
 }
 
 impl TemplateContents {
+    /// Whether the workspace is a copy of its own.
+    pub fn are_copied(self) -> bool {
+        matches!(self, Self::Copied(_))
+    }
+
     /// Whether every later change of the template is certain to show in the contents.
     pub fn are_settled(self) -> bool {
         match self {

@@ -11,6 +11,7 @@ mod pool_policy;
 mod sandbox;
 mod shared;
 mod standby_pool;
+mod supply;
 #[cfg(test)]
 mod tests;
 
@@ -22,3 +23,4 @@ pub use host_ids::AcquiredId;
 pub use mounted::MountedRun;
 pub use mounted_key::{MountSource, MountedIdentity, MountedView};
 pub use sandbox::SandboxExecutor;
+pub use shared::AheadRun;

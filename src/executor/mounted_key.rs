@@ -1,13 +1,15 @@
 //! The key of programs over a workspace that outlives them, and where its sandboxes get their mounts from.
 
+use std::ffi::CString;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Weak;
 use std::time::Duration;
 
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
-    ExcessOutput, Limits, MountedWorkspace, ProgramFile, RunSpec, SetupFailure, StdinSource,
-    WorkspaceFill,
+    ExcessOutput, Limits, MountedWorkspace, Prestart, ProgramFile, RunSpec, SetupFailure,
+    StdinSource, WorkspaceFill,
 };
 use cofferdam_sandbox::engine::HostId;
 
@@ -29,6 +31,12 @@ pub trait MountSource: Debug + Send + Sync {
     /// # Errors
     /// The kernel refused a step.
     fn view(&self) -> Result<Option<MountedView>, SetupFailure>;
+
+    /// Whether an interpreter loads no files of clients before it executes code, without waiting. False
+    /// while the mounts are exchanged.
+    fn is_untouched(&self) -> bool {
+        false
+    }
 }
 
 /// A workspace, as the standby pool knows it.
@@ -46,13 +54,23 @@ pub struct MountedKey {
     identity: MountedIdentity,
     limits: Limits,
     excess_output: ExcessOutput,
+    /// The program that is executed ahead, if one is.
+    ahead: Option<ProgramAhead>,
+}
+
+/// A program that is executed before it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ProgramAhead {
+    prestart: Prestart,
+    env: Vec<CString>,
+    workdir: PathBuf,
 }
 
 /// No two file systems have the same number, so their sources need not be compared.
 impl PartialEq for MountedKey {
     fn eq(&self, other: &Self) -> bool {
         let key = |key: &Self| (key.identity.number, key.excess_output);
-        key(self) == key(other) && self.limits == other.limits
+        key(self) == key(other) && self.limits == other.limits && self.ahead == other.ahead
     }
 }
 
@@ -74,7 +92,27 @@ impl MountedKey {
             identity,
             limits: Limits { cpu_total_max: None, ..spec.limits.clone().with_wall(Duration::ZERO) },
             excess_output: spec.excess_output,
+            ahead: None,
         })
+    }
+
+    /// The key of a program that may be executed ahead. Returns nothing for one that may not, or has a
+    /// way out.
+    pub(super) fn ahead(identity: MountedIdentity, spec: &RunSpec) -> Option<Self> {
+        let prestart = spec.prestart.clone().filter(|_| spec.egress.is_none())?;
+        let (env, workdir) = (spec.env.clone(), spec.workdir.clone());
+        let ahead = Some(ProgramAhead { prestart, env, workdir });
+        Some(Self { ahead, ..Self::of(identity, spec)? })
+    }
+
+    /// What a program executed ahead is counted as.
+    pub fn label(&self) -> Option<&str> {
+        self.ahead.as_ref().map(|ahead| ahead.prestart.label.as_str())
+    }
+
+    /// Whether an interpreter loads no files of clients before it executes code.
+    pub fn is_untouched(&self) -> bool {
+        self.identity.source.upgrade().is_some_and(|source| source.is_untouched())
     }
 
     /// Whether a program of the same workspace has this key.
@@ -94,8 +132,16 @@ impl MountedKey {
 
     /// What sandboxes of this key are created with.
     pub fn spec(&self, mounts: MountedWorkspace) -> RunSpec {
+        let (argv, env, workdir) = match &self.ahead {
+            Some(ProgramAhead { prestart, env, workdir }) => {
+                (prestart.argv.clone(), env.clone(), workdir.clone())
+            }
+            None => (Vec::new(), Vec::new(), "/".into()),
+        };
         RunSpec {
-            workdir: "/".into(),
+            argv,
+            env,
+            workdir,
             limits: self.limits.clone(),
             excess_output: self.excess_output,
             workspace: WorkspaceFill::Mounted(mounts),

@@ -6,12 +6,17 @@ use std::time::Duration;
 
 use crate::executor::fill::TemplateContents;
 use crate::executor::mounted_key::MountedKey;
-use cofferdam_core::{ExcessOutput, Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
+use cofferdam_core::{
+    ExcessOutput, Limits, Prestart, ProgramFile, RunSpec, StdinSource, WorkspaceFill,
+};
 
 /// Sandboxes of a template that no run used for this long are discarded.
 const TEMPLATE_UNUSED_MAX: Duration = Duration::from_secs(300);
 /// The same for those of a mounted workspace, which has nothing alive while it is idle.
 const MOUNTED_UNUSED_MAX: Duration = Duration::from_secs(5);
+/// The same for one whose program is executed ahead: so long a client may take from the creation of its
+/// workspace to its first code.
+const AHEAD_UNUSED_MAX: Duration = Duration::from_secs(60);
 
 /// Everything that two runs must share to use the same prepared sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub struct TemplateKey {
     /// The contents of the directory.
     pub contents: TemplateContents,
     argv: Vec<CString>,
+    /// The program that is executed ahead of the run instead, if one is.
+    prestart: Option<Prestart>,
     without_shell: Option<Vec<CString>>,
     env: Vec<CString>,
     workdir: PathBuf,
@@ -57,8 +64,18 @@ impl PoolKey {
     pub fn wanted(&self, runs: usize, at_once: usize) -> usize {
         match self {
             Self::Template(_) => at_once,
+            // One before the first, if that is expected.
+            Self::Mounted(key) if key.label().is_some() && runs == 0 => at_once.min(1),
             Self::Mounted(_) if runs < 2 => 0,
             Self::Mounted(_) => at_once.min(1),
+        }
+    }
+
+    /// What its sandboxes are counted as, if their programs are executed ahead.
+    pub fn label(&self) -> Option<&str> {
+        match self {
+            Self::Template(key) => key.label(),
+            Self::Mounted(key) => key.label(),
         }
     }
 
@@ -66,6 +83,7 @@ impl PoolKey {
     pub fn unused_max(&self) -> Duration {
         match self {
             Self::Template(_) => TEMPLATE_UNUSED_MAX,
+            Self::Mounted(key) if key.label().is_some() => AHEAD_UNUSED_MAX,
             Self::Mounted(_) => MOUNTED_UNUSED_MAX,
         }
     }
@@ -88,11 +106,22 @@ impl TemplateKey {
             template,
             contents,
             argv: spec.argv.clone(),
+            prestart: None,
             without_shell: spec.without_shell.clone(),
             env: spec.env.clone(),
             workdir: spec.workdir.clone(),
             limits: spec.limits.clone().with_wall(Duration::ZERO),
         })
+    }
+
+    /// The key of sandboxes in which `prestart` waits for such a run.
+    pub fn prestarted(&self, prestart: Prestart) -> Self {
+        Self { prestart: Some(prestart), ..self.clone() }
+    }
+
+    /// What prestarted sandboxes are counted as.
+    pub fn label(&self) -> Option<&str> {
+        self.prestart.as_ref().map(|prestart| prestart.label.as_str())
     }
 
     /// The limits, without the time limits.
@@ -102,9 +131,13 @@ impl TemplateKey {
 
     /// The program of the prepared sandboxes, without the time limits.
     pub fn spec(&self, workspace: WorkspaceFill) -> RunSpec {
+        let (argv, without_shell) = match &self.prestart {
+            Some(prestart) => (prestart.argv.clone(), None),
+            None => (self.argv.clone(), self.without_shell.clone()),
+        };
         RunSpec {
-            argv: self.argv.clone(),
-            without_shell: self.without_shell.clone(),
+            argv,
+            without_shell,
             env: self.env.clone(),
             workdir: self.workdir.clone(),
             stdin: StdinSource::Null,

@@ -28,6 +28,8 @@ pub struct PoolPolicy<S> {
     live: Vec<Instant>,
     ended_at: Option<Instant>,
     prepared_max: usize,
+    bytes_max: u64,
+    retry_after: Duration,
     cpus: usize,
     closed: bool,
 }
@@ -36,6 +38,8 @@ pub struct PoolPolicy<S> {
 struct Bucket<S> {
     key: Arc<PoolKey>,
     ready: VecDeque<S>,
+    /// The memory of one sandbox that counts, as far as is known.
+    bytes: u64,
     in_preparation: usize,
     /// Runs of the key so far.
     runs: usize,
@@ -67,6 +71,8 @@ pub enum PrepareResult<S> {
     Unsettled,
     /// It failed.
     Failed,
+    /// It failed because it needs at least so much memory, in bytes.
+    TooLarge(u64),
 }
 
 /// What the pool has for a run.
@@ -88,9 +94,16 @@ impl<S> PoolPolicy<S> {
             live: Vec::new(),
             ended_at: None,
             prepared_max,
+            bytes_max: u64::MAX,
+            retry_after: RETRY_AFTER,
             cpus,
             closed: false,
         }
+    }
+
+    /// Bounds the memory of all sandboxes together, and sets how long to wait after a failure.
+    pub fn bounded(self, bytes_max: u64, retry_after: Duration) -> Self {
+        Self { bytes_max, retry_after, ..self }
     }
 
     /// A run of `key` begins. Returns the sandboxes that are outdated by it.
@@ -103,6 +116,13 @@ impl<S> PoolPolicy<S> {
         bucket.live_peak = bucket.live_peak.max(bucket.live);
         bucket.used_at = now;
         outdated
+    }
+
+    /// A run of `key` is expected.
+    pub fn expect(&mut self, key: &Arc<PoolKey>, now: Instant) {
+        let bucket = self.bucket_for(key, now);
+        bucket.live_peak = bucket.live_peak.max(1);
+        bucket.used_at = now;
     }
 
     /// A run of `key` that began at `began` has ended.
@@ -152,6 +172,22 @@ impl<S> PoolPolicy<S> {
         self.buckets.iter().map(|bucket| bucket.ready.len()).sum()
     }
 
+    /// The memory of the sandboxes that are ready, over all keys.
+    pub fn bytes(&self) -> u64 {
+        self.buckets.iter().map(Bucket::bytes).sum()
+    }
+
+    /// The memory that is left for the next sandbox.
+    pub fn bytes_left(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.bytes())
+    }
+
+    /// How many sandboxes of each key are ready, and their memory.
+    pub fn holdings(&self) -> impl Iterator<Item = (&PoolKey, usize, u64)> {
+        let held = self.buckets.iter().filter(|bucket| !bucket.ready.is_empty());
+        held.map(|bucket| (&*bucket.key, bucket.ready.len(), bucket.bytes()))
+    }
+
     /// What the preparer does at `now`.
     pub fn next(&mut self, now: Instant) -> PoolAction<S> {
         let mut discarded = self.take_buckets(|bucket| is_idle(bucket, now));
@@ -169,7 +205,7 @@ impl<S> PoolPolicy<S> {
         if self.has_time(now)
             && let Some(wanted) = self.most_wanted(now)
         {
-            if self.ready() < self.prepared_max {
+            if self.ready() < self.prepared_max && self.has_room(wanted) {
                 return self.prepare(wanted);
             }
             if let Some(unneeded) = self.least_used_but(wanted) {
@@ -182,7 +218,7 @@ impl<S> PoolPolicy<S> {
     /// Takes the result of a [`PoolAction::Prepare`]. Returns the sandbox if it is no longer
     /// needed.
     pub fn prepared(&mut self, key: &PoolKey, result: PrepareResult<S>, now: Instant) -> Option<S> {
-        let closed = self.closed;
+        let (closed, retry_after) = (self.closed, self.retry_after);
         let Some(bucket) = self.find(key) else {
             return if let PrepareResult::Prepared(ready) = result { Some(ready) } else { None };
         };
@@ -193,9 +229,27 @@ impl<S> PoolPolicy<S> {
             }
             PrepareResult::Prepared(ready) => bucket.ready.push_back(ready),
             PrepareResult::Unsettled => bucket.not_before = now + UNSETTLED_RETRY_AFTER,
-            PrepareResult::Failed => bucket.not_before = now + RETRY_AFTER,
+            PrepareResult::Failed => bucket.not_before = now + retry_after,
+            PrepareResult::TooLarge(bytes) => {
+                bucket.bytes = bytes.max(bucket.bytes);
+                bucket.not_before = now + retry_after;
+            }
         }
         None
+    }
+
+    /// Notes the memory of one sandbox of `key`, in bytes.
+    pub fn weigh(&mut self, key: &PoolKey, bytes: u64) {
+        if let Some(bucket) = self.find(key) {
+            // Those that are ready count as much as the largest.
+            bucket.bytes = if bucket.ready.is_empty() { bytes } else { bytes.max(bucket.bytes) };
+        }
+    }
+
+    /// Whether a sandbox like the last one of the key at `index` fits into the memory that is left.
+    fn has_room(&self, index: usize) -> bool {
+        let bytes = self.buckets.get(index).map_or(0, |bucket| bucket.bytes);
+        bytes <= self.bytes_left()
     }
 
     /// Whether preparing a sandbox slows down no live run.
@@ -220,6 +274,7 @@ impl<S> PoolPolicy<S> {
                 ready: VecDeque::new(),
                 in_preparation: 0,
                 runs: 0,
+                bytes: 0,
                 live: 0,
                 live_peak: 0,
                 used_at: now,
@@ -253,7 +308,8 @@ impl<S> PoolPolicy<S> {
     fn most_wanted(&self, now: Instant) -> Option<usize> {
         let wanted = self.buckets.iter().enumerate().filter(|(_, bucket)| {
             let wanted = bucket.key.wanted(bucket.runs, bucket.live_peak);
-            bucket.ready.len() < wanted && bucket.not_before <= now
+            let fits = bucket.bytes <= self.bytes_max;
+            bucket.ready.len() < wanted && bucket.not_before <= now && fits
         });
         wanted.max_by_key(|(_, bucket)| bucket.used_at).map(|(index, _)| index)
     }
@@ -304,6 +360,12 @@ impl<S> PoolPolicy<S> {
         let old = live.len().checked_sub(self.cpus).and_then(|index| live.get(index));
         let old = old.map(|began| *began + YOUNG);
         [answered, short, old].into_iter().flatten().max()
+    }
+}
+
+impl<S> Bucket<S> {
+    fn bytes(&self) -> u64 {
+        self.bytes.saturating_mul(self.ready.len() as u64)
     }
 }
 

@@ -13,14 +13,15 @@ use super::mounted::MountedRun;
 use super::mounted_key::{MountedIdentity, MountedView};
 use super::pool_key::{PoolKey, TemplateKey};
 use super::standby_pool::{LiveRun, StandbyPool};
+use super::supply::{ColdSupply, WarmSupply};
 use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
-    Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure,
-    StandbyMetrics, Watch, WorkspaceFill,
+    Limits, MountedWorkspace, NotStarted, OutputSink, PrestartMetrics, RunReport, RunSpec,
+    SetupFailure, StandbyMetrics, StdinSource, Watch, WorkspaceFill,
 };
 use cofferdam_sandbox::engine::{BEFORE_PROGRAM, HostId, LocatedProgram, SandboxFs, SandboxHost};
 use cofferdam_tree::Owner;
@@ -35,16 +36,23 @@ const PAGE_BYTES: u64 = 4096;
 pub struct SandboxExecutor {
     // Declared before the factory: the pool is dropped first.
     pool: Option<StandbyPool>,
+    warm: Option<StandbyPool<WarmSupply>>,
     factory: Arc<SandboxFactory>,
     /// How many file systems that outlive their sandboxes there have been.
     mounted: AtomicU64,
+}
+
+/// What tells the pools that a run is over.
+struct LivePools {
+    cold: LiveRun,
+    warm: Option<LiveRun<WarmSupply>>,
 }
 
 impl SandboxExecutor {
     /// A backend over `sandbox` that creates every sandbox on demand.
     pub fn new(sandbox: SandboxHost) -> Self {
         let factory = Arc::new(SandboxFactory::new(sandbox));
-        Self { pool: None, factory, mounted: AtomicU64::default() }
+        Self { pool: None, warm: None, factory, mounted: AtomicU64::default() }
     }
 
     /// Reserves host ids for `runs` concurrent runs, starts background cleanup, and prepares up
@@ -56,9 +64,38 @@ impl SandboxExecutor {
         }
         self.factory.reserve_ids(runs + standby_max)?;
         if standby_max > 0 {
-            self.pool = Some(StandbyPool::start(Arc::clone(&self.factory), standby_max)?);
+            let supply = ColdSupply(Arc::clone(&self.factory));
+            self.pool = Some(StandbyPool::start(supply, standby_max)?);
         }
         Ok(())
+    }
+
+    /// Executes the programs that runs name ahead of them, in up to `warm_max` sandboxes with at most
+    /// `bytes_max` of memory together. Not without a standby pool, nor where no memory is counted.
+    pub fn prestart_within(&mut self, warm_max: usize, bytes_max: u64) -> Result<(), SetupFailure> {
+        if self.pool.is_none() || warm_max == 0 || bytes_max == 0 {
+            return Ok(());
+        }
+        if !self.sandbox().enforced().counts_usage() {
+            log::warn!("no runtime is started ahead: this host does not count what sandboxes use");
+            return Ok(());
+        }
+        let supply = WarmSupply::new(Arc::clone(&self.factory), bytes_max);
+        self.warm = Some(StandbyPool::start(supply, warm_max)?);
+        Ok(())
+    }
+
+    /// Whether programs are executed ahead of their runs.
+    pub fn prestarts(&self) -> bool {
+        self.warm.is_some()
+    }
+
+    /// The counters of the warm sandboxes; zeros without any.
+    pub fn prestart_metrics(&self) -> PrestartMetrics {
+        let Some(pool) = &self.warm else { return PrestartMetrics::default() };
+        let StandbyMetrics { made, used, dropped, failed, .. } = pool.metrics();
+        let (bytes_max, cpu) = (pool.supply().bytes_max(), pool.supply().cpu());
+        PrestartMetrics { ready: pool.holdings(), bytes_max, made, used, dropped, failed, cpu }
     }
 
     /// What sandboxes are created with.
@@ -79,6 +116,9 @@ impl SandboxExecutor {
     /// Discards the prepared sandboxes and prepares no more.
     pub fn close_standby(&self) {
         if let Some(pool) = &self.pool {
+            pool.close();
+        }
+        if let Some(pool) = &self.warm {
             pool.close();
         }
     }
@@ -117,13 +157,28 @@ impl SandboxExecutor {
         if let Some(pool) = &self.pool {
             pool.forget(number);
         }
+        if let Some(pool) = &self.warm {
+            pool.forget(number);
+        }
     }
 
     /// Discards the prepared sandboxes of the workspace with that number, which gives no mounts now.
     /// Returns false if that takes long.
     pub fn discard_mounted(&self, number: u64) -> bool {
-        let pool = self.pool.as_ref();
-        pool.is_none_or(|pool| pool.discard(number, Deadline::after(UNUSED_WAIT)))
+        let deadline = Deadline::after(UNUSED_WAIT);
+        let (cold, warm) = (self.pool.as_ref(), self.warm.as_ref());
+        cold.is_none_or(|pool| pool.discard(number, deadline))
+            && warm.is_none_or(|pool| pool.discard(number, deadline))
+    }
+
+    /// The pool of programs that are executed ahead.
+    pub(super) fn warm_pool(&self) -> Option<&StandbyPool<WarmSupply>> {
+        self.warm.as_ref()
+    }
+
+    /// Creates the sandboxes.
+    pub(super) fn factory(&self) -> &SandboxFactory {
+        &self.factory
     }
 
     /// Executes the program of `spec` over a workspace that outlives the sandbox and belongs to
@@ -204,16 +259,46 @@ impl SandboxExecutor {
         repeatable(report)
     }
 
-    /// Tells the standby pool that `input` begins, if the pool prepares sandboxes for such runs.
-    fn begin_live(&self, input: &RunInput<'_>) -> Result<Option<LiveRun>, SetupFailure> {
+    /// Tells the pools that `input` begins, if they prepare sandboxes for such runs.
+    fn begin_live(&self, input: &RunInput<'_>) -> Result<Option<LivePools>, SetupFailure> {
         let (Some(pool), WorkspaceInput::Template { dir: Some(dir), .. }) =
             (&self.pool, &input.workspace)
         else {
             return Ok(None);
         };
         let contents = self.factory.contents(dir)?;
-        let key = TemplateKey::of(dir.to_path_buf(), contents, &input.spec);
-        Ok(key.map(|key| pool.begin(PoolKey::Template(key))))
+        let Some(key) = TemplateKey::of(dir.to_path_buf(), contents, &input.spec) else {
+            return Ok(None);
+        };
+        let prestart = input.spec.prestart.clone().filter(|_| contents.are_copied());
+        let warm = self
+            .warm
+            .as_ref()
+            .zip(prestart)
+            .map(|(warm, prestart)| warm.begin(PoolKey::Template(key.prestarted(prestart))));
+        Ok(Some(LivePools { cold: pool.begin(PoolKey::Template(key)), warm }))
+    }
+
+    /// Runs `input` in a warm sandbox; nothing if there is none that waits.
+    fn run_warm(
+        &self,
+        live: &LiveRun<WarmSupply>,
+        input: &RunInput<'_>,
+        began: Instant,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> Result<Option<RunReport>, NotStarted> {
+        let WorkspaceInput::Template { files, .. } = input.workspace else { return Ok(None) };
+        let Some(ready) = live.take() else { return Ok(None) };
+        let (limits, retained) = (input.spec.limits.clone(), input.retained.clone());
+        let terms = (limits, StdinSource::Null);
+        match self.factory.release(ready, files, terms, retained, began) {
+            Ok(running) => repeatable(running.supervise(watch, sink).map(Some)),
+            Err(failure) => {
+                log::warn!("warm sandbox: {failure}; taking another one");
+                Ok(None)
+            }
+        }
     }
 
     /// Runs `input` in a prepared sandbox; nothing if the pool has none that is alive.
@@ -244,8 +329,13 @@ impl SandboxExecutor {
     ) -> Result<RunReport, NotStarted> {
         let began = Instant::now();
         let live = self.begin_live(&input)?;
-        if let Some(live) = &live
-            && let Some(report) = self.run_prepared(live, &input, began, watch, sink)?
+        if let Some(LivePools { warm: Some(warm), .. }) = &live
+            && let Some(report) = self.run_warm(warm, &input, began, watch, sink)?
+        {
+            return Ok(report);
+        }
+        if let Some(LivePools { cold, .. }) = &live
+            && let Some(report) = self.run_prepared(cold, &input, began, watch, sink)?
         {
             return Ok(report);
         }

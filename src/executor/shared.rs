@@ -1,18 +1,67 @@
-//! Sandboxes that many programs share, each kept by a thread of its own.
+//! Sandboxes of workspaces that many programs share, each kept by a thread of its own, and those whose
+//! program is executed before it is asked for.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
+use std::time::Instant;
 
-use super::mounted_key::MountedView;
+use super::factory::PrestartedSandbox;
+use super::mounted_key::{MountedIdentity, MountedKey, MountedView};
+use super::pool_key::PoolKey;
 use super::sandbox::{SandboxExecutor, told};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
-    EgressService, Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch,
+    EgressService, Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource,
+    Watch,
 };
 use cofferdam_sandbox::engine::{ProgramLabel, SharedSandbox};
 
+/// A sandbox over a workspace whose program was executed ahead, and waits.
+#[derive(Debug)]
+pub struct AheadRun(PrestartedSandbox);
+
 impl SandboxExecutor {
+    /// Executes the program of `spec` ahead over the workspace `identity`, if it names one for that.
+    pub fn expect_mounted(&self, identity: MountedIdentity, spec: &RunSpec) {
+        if let (Some(pool), Some(key)) = (self.warm_pool(), MountedKey::ahead(identity, spec)) {
+            pool.expect(PoolKey::Mounted(key));
+        }
+    }
+
+    /// The sandbox in which the program of `spec` waits over the workspace `identity`, if there is one.
+    pub fn take_ahead(&self, identity: MountedIdentity, spec: &RunSpec) -> Option<AheadRun> {
+        let (pool, key) = (self.warm_pool()?, MountedKey::ahead(identity, spec)?);
+        pool.begin(PoolKey::Mounted(key)).take().map(AheadRun)
+    }
+
+    /// Lets the program of `ahead` go on as that of `spec`, with its input. Returns nothing if it cannot.
+    ///
+    /// # Errors
+    /// The supervision failed.
+    pub fn run_ahead(
+        &self,
+        AheadRun(ready): AheadRun,
+        spec: &RunSpec,
+        retained: &Retained,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> Option<Result<RunReport, NotStarted>> {
+        let StdinSource::Queue(input) = &spec.stdin else { return None };
+        let terms = (spec.limits.clone(), StdinSource::Queue(Arc::clone(input)));
+        let began = Instant::now();
+        match self.factory().release(ready, &[], terms, retained.clone(), began) {
+            Ok(running) => {
+                let report = running.supervise(watch, sink);
+                Some(told(watch, report.map(|report| RunReport { standby: true, ..report })))
+            }
+            Err(failure) => {
+                log::warn!("warm sandbox: {failure}; creating a new one");
+                None
+            }
+        }
+    }
+
     /// Creates a sandbox with the mounts of `view` that lasts until `watch` is cancelled, and holds
     /// `retained` until it is dead. `limits` bound all its programs together, which reach
     /// what `egress` lets them.

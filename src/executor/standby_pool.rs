@@ -3,33 +3,31 @@
 //! A sandbox dies with the thread that cloned it. The preparer thread therefore lives until the
 //! pool is dropped, when no run uses one of its sandboxes any more.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, available_parallelism, current};
 use std::time::{Duration, Instant};
 
-use crate::executor::factory::{ReadySandbox, SandboxFactory};
 use crate::executor::pool_key::PoolKey;
 use crate::executor::pool_policy::{PoolAction, PoolPolicy, PoolTake, PrepareResult, SHORT};
+use crate::executor::supply::{ColdSupply, Supply};
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{SetupFailure, StandbyMetrics};
-
-/// How long a run waits for a sandbox in preparation. Creating its own takes no longer.
-const PREPARE_WAIT: Duration = Duration::from_millis(10);
+use cofferdam_core::{SetupFailure, StandbyMetrics, WarmSandboxes};
 
 /// The prepared sandboxes and the thread that prepares them.
 #[derive(Debug)]
-pub struct StandbyPool {
-    shared: Arc<PoolShared>,
+pub struct StandbyPool<S: Supply = ColdSupply> {
+    shared: Arc<PoolShared<S>>,
     preparer: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct PoolShared {
-    factory: Arc<SandboxFactory>,
+struct PoolShared<S: Supply> {
+    supply: S,
     prepared_max: usize,
     counts: PoolCounts,
-    state: Mutex<PoolState>,
+    state: Mutex<PoolState<S::Sandbox>>,
     /// Wakes the preparer.
     work: Condvar,
     /// Wakes runs that wait for a sandbox, and who waits for the preparer.
@@ -37,14 +35,16 @@ struct PoolShared {
 }
 
 #[derive(Debug)]
-struct PoolState {
-    policy: PoolPolicy<ReadySandbox>,
+struct PoolState<B> {
+    policy: PoolPolicy<B>,
     /// When the preparer wakes without a notification.
     wakes_at: Option<Instant>,
     /// Whether the preparer must end.
     stopping: bool,
     /// How many actions the preparer has begun, and ended.
     actions: [u64; 2],
+    /// What it prepares a sandbox for.
+    preparing: Option<Arc<PoolKey>>,
 }
 
 /// Counts prepared sandboxes since the start.
@@ -58,19 +58,19 @@ struct PoolCounts {
 
 /// A live run of one key; dropped when the run ends.
 #[derive(Debug)]
-pub struct LiveRun {
-    shared: Arc<PoolShared>,
+pub struct LiveRun<S: Supply = ColdSupply> {
+    shared: Arc<PoolShared<S>>,
     key: Arc<PoolKey>,
     began: Instant,
 }
 
-impl StandbyPool {
-    /// Starts a pool of at most `prepared_max` sandboxes of `factory`.
-    pub fn start(factory: Arc<SandboxFactory>, prepared_max: usize) -> Result<Self, SetupFailure> {
+impl<S: Supply> StandbyPool<S> {
+    /// Starts a pool of at most `prepared_max` sandboxes of `supply`.
+    pub fn start(supply: S, prepared_max: usize) -> Result<Self, SetupFailure> {
         let cpus = available_parallelism().map_or(1, usize::from);
-        let policy = PoolPolicy::new(prepared_max, cpus);
+        let policy = supply.bounded(PoolPolicy::new(prepared_max, cpus));
         let shared = Arc::new(PoolShared {
-            factory,
+            supply,
             prepared_max,
             counts: PoolCounts::default(),
             state: Mutex::new(PoolState {
@@ -78,11 +78,12 @@ impl StandbyPool {
                 wakes_at: None,
                 stopping: false,
                 actions: [0; 2],
+                preparing: None,
             }),
             work: Condvar::new(),
             prepared: Condvar::new(),
         });
-        let preparer = Builder::new().name("standby".to_owned()).spawn({
+        let preparer = Builder::new().name(S::THREAD.to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || shared.prepare_and_discard()
         });
@@ -91,7 +92,7 @@ impl StandbyPool {
     }
 
     /// Records that a run of `key` begins, which makes the pool prepare sandboxes for that key.
-    pub fn begin(&self, key: PoolKey) -> LiveRun {
+    pub fn begin(&self, key: PoolKey) -> LiveRun<S> {
         let (key, began) = (Arc::new(key), Instant::now());
         let mut state = self.shared.lock();
         let outdated = state.policy.begin(&key, began);
@@ -99,6 +100,14 @@ impl StandbyPool {
         // Killing and reaping take time: done without the lock.
         self.shared.discard(outdated);
         LiveRun { shared: Arc::clone(&self.shared), key, began }
+    }
+
+    /// Prepares a sandbox for a run of `key`, which is expected.
+    pub fn expect(&self, key: PoolKey) {
+        let now = Instant::now();
+        let mut state = self.shared.lock();
+        state.policy.expect(&Arc::new(key), now);
+        self.shared.wake_preparer(state, now);
     }
 
     /// The current counters.
@@ -114,6 +123,24 @@ impl StandbyPool {
         }
     }
 
+    /// What the sandboxes come from.
+    pub fn supply(&self) -> &S {
+        &self.shared.supply
+    }
+
+    /// The sandboxes that are ready, by the label of their key.
+    pub fn holdings(&self) -> Vec<WarmSandboxes> {
+        let mut by_label: BTreeMap<String, WarmSandboxes> = BTreeMap::new();
+        for (key, count, bytes) in self.shared.lock().policy.holdings() {
+            let label = key.label().unwrap_or_default();
+            let held = by_label.entry(label.to_owned()).or_default();
+            label.clone_into(&mut held.label);
+            held.count += count;
+            held.bytes = held.bytes.saturating_add(bytes);
+        }
+        by_label.into_values().collect()
+    }
+
     /// Discards the sandboxes of a mounted workspace that is gone. One that is in preparation is
     /// discarded by the preparer.
     pub fn forget(&self, workspace: u64) {
@@ -125,20 +152,23 @@ impl StandbyPool {
     /// prepares no other. Returns false if that takes longer than `deadline`.
     pub fn discard(&self, workspace: u64, deadline: Deadline) -> bool {
         // The preparer may be about to have one, or kill one.
-        let is_prepared = self.wait_preparer(deadline);
+        let is_prepared = self.wait_preparer(workspace, deadline);
         let unused = self.shared.lock().policy.clear_all(|key| key.is_of_workspace(workspace));
         self.shared.discard(unused);
         // It prepares others when there are mounts again.
         self.shared.work.notify_one();
-        is_prepared && self.wait_preparer(deadline)
+        is_prepared && self.wait_preparer(workspace, deadline)
     }
 
-    /// Waits for the sandboxes that the preparer prepares or discards now. Returns false if that takes
-    /// longer than `deadline`.
-    fn wait_preparer(&self, deadline: Deadline) -> bool {
+    /// Waits for the sandboxes that the preparer prepares or discards now, unless it prepares one of
+    /// another workspace. Returns false if that takes longer than `deadline`.
+    fn wait_preparer(&self, workspace: u64, deadline: Deadline) -> bool {
+        let is_of_another = |state: &PoolState<S::Sandbox>| {
+            state.preparing.as_ref().is_some_and(|key| !key.is_of_workspace(workspace))
+        };
         let mut state = self.shared.lock();
         let [begun, _] = state.actions;
-        while state.actions[1] < begun {
+        while state.actions[1] < begun && !is_of_another(&state) {
             if deadline.passed() {
                 return false;
             }
@@ -149,19 +179,20 @@ impl StandbyPool {
 
     /// Discards every sandbox and prepares no more.
     pub fn close(&self) {
+        self.shared.supply.stop();
         self.shared.lock().policy.close();
         self.shared.work.notify_one();
     }
 }
 
-impl LiveRun {
+impl<S: Supply> LiveRun<S> {
     /// A sandbox for this run, if one is ready or about to be.
-    pub fn take(&self) -> Option<ReadySandbox> {
+    pub fn take(&self) -> Option<S::Sandbox> {
         let shared = &self.shared;
         loop {
             let ready = shared.take(&self.key)?;
             // Reads files: done without the lock.
-            match shared.factory.is_current(&ready) {
+            match shared.supply.is_current(&ready) {
                 Ok(true) => {
                     shared.counts.used.increment();
                     return Some(ready);
@@ -181,7 +212,7 @@ impl LiveRun {
     }
 }
 
-impl Drop for LiveRun {
+impl<S: Supply> Drop for LiveRun<S> {
     fn drop(&mut self) {
         let (shared, now) = (&self.shared, Instant::now());
         let mut state = shared.lock();
@@ -190,14 +221,14 @@ impl Drop for LiveRun {
     }
 }
 
-impl PoolShared {
-    fn lock(&self) -> MutexGuard<'_, PoolState> {
+impl<S: Supply> PoolShared<S> {
+    fn lock(&self) -> MutexGuard<'_, PoolState<S::Sandbox>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the preparer, unless it wakes soon by itself. Waking it at the begin and end of each
     /// run would cost the runs more than a slightly later prepared sandbox.
-    fn wake_preparer(&self, state: MutexGuard<'_, PoolState>, now: Instant) {
+    fn wake_preparer(&self, state: MutexGuard<'_, PoolState<S::Sandbox>>, now: Instant) {
         let sleeps = state.wakes_at.is_none_or(|at| at > now + SHORT);
         // Else it would wake and wait for the lock.
         drop(state);
@@ -207,15 +238,15 @@ impl PoolShared {
     }
 
     /// Kills and reaps unused sandboxes.
-    fn discard(&self, sandboxes: impl IntoIterator<Item = ReadySandbox>) {
+    fn discard(&self, sandboxes: impl IntoIterator<Item = S::Sandbox>) {
         for unused in sandboxes {
             drop(unused);
             self.counts.dropped.increment();
         }
     }
 
-    fn take(&self, key: &PoolKey) -> Option<ReadySandbox> {
-        let deadline = Deadline::after(PREPARE_WAIT);
+    fn take(&self, key: &PoolKey) -> Option<S::Sandbox> {
+        let deadline = Deadline::after(S::TAKE_WAIT);
         let mut state = self.lock();
         loop {
             match state.policy.take(key) {
@@ -249,9 +280,14 @@ impl PoolShared {
                     state = self.end_action();
                 }
                 PoolAction::Prepare(key) => {
+                    let bytes_left = state.policy.bytes_left();
+                    state.preparing = Some(Arc::clone(&key));
                     drop(state);
-                    let result = self.prepare(&key);
+                    let result = self.prepare(&key, bytes_left);
                     state = self.lock();
+                    if let PrepareResult::Prepared(ready) = &result {
+                        state.policy.weigh(&key, S::bytes(ready));
+                    }
                     let unwanted = state.policy.prepared(&key, result, Instant::now());
                     drop(state);
                     self.prepared.notify_all();
@@ -262,34 +298,30 @@ impl PoolShared {
         }
     }
 
-    fn end_action(&self) -> MutexGuard<'_, PoolState> {
+    fn end_action(&self) -> MutexGuard<'_, PoolState<S::Sandbox>> {
         let mut state = self.lock();
         state.actions[1] += 1;
+        state.preparing = None;
         self.prepared.notify_all();
         state
     }
 
-    fn prepare(&self, key: &PoolKey) -> PrepareResult<ReadySandbox> {
-        match self.factory.prepare(key) {
-            Ok(Some(ready)) => {
-                self.counts.made.increment();
-                PrepareResult::Prepared(ready)
-            }
-            Ok(None) => PrepareResult::Unsettled,
-            Err(failure) => {
-                log::warn!("cannot prepare a sandbox: {failure}");
-                self.counts.failed.increment();
-                PrepareResult::Failed
-            }
+    fn prepare(&self, key: &PoolKey, bytes_left: u64) -> PrepareResult<S::Sandbox> {
+        let result = self.supply.prepare(key, bytes_left);
+        match &result {
+            PrepareResult::Prepared(_) => self.counts.made.increment(),
+            PrepareResult::Failed | PrepareResult::TooLarge(_) => self.counts.failed.increment(),
+            PrepareResult::Unsettled => {}
         }
+        result
     }
 }
 
-fn wait<'a>(
+fn wait<'a, B>(
     condition: &Condvar,
-    state: MutexGuard<'a, PoolState>,
+    state: MutexGuard<'a, PoolState<B>>,
     at_most: Option<Duration>,
-) -> MutexGuard<'a, PoolState> {
+) -> MutexGuard<'a, PoolState<B>> {
     match at_most {
         Some(at_most) => {
             let waited = condition.wait_timeout(state, at_most);
@@ -299,7 +331,7 @@ fn wait<'a>(
     }
 }
 
-impl Drop for StandbyPool {
+impl<S: Supply> Drop for StandbyPool<S> {
     fn drop(&mut self) {
         self.close();
         {

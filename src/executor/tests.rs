@@ -474,3 +474,23 @@ fn unused_keys_are_forgotten() {
     let kept = format!("{:?}", shop.policy).matches("Bucket {").count();
     assert!((1..=100).contains(&kept), "{kept}");
 }
+
+#[test]
+fn the_memory_of_all_sandboxes_stays_within_its_bound_and_the_key_used_last_comes_first() {
+    let mut shop = Shop::with(8);
+    shop.policy = PoolPolicy::new(8, CPUS).bounded(100, LATER);
+    let (small, large) = (of("small"), of("large"));
+    shop.runs(&small, 1);
+    shop.policy.weigh(&small, 40);
+    assert_eq!(shop.make().0, small);
+    shop.runs(&large, 1);
+    assert_eq!(shop.asked_for(), large);
+    // It got no further than to what was left.
+    assert_eq!((shop.policy.bytes(), shop.policy.bytes_left()), (40, 60));
+    shop.policy.prepared(&large, PrepareResult::TooLarge(70), shop.now);
+    shop.pass(LATER);
+    assert_eq!(shop.discard(), [1]);
+    assert_eq!(shop.make().0, large);
+    assert_eq!(shop.policy.bytes(), 70);
+    shop.assert_waits();
+}

@@ -22,7 +22,9 @@ pub use request::{
 };
 pub use run::{PreparedRun, ProgramReport, RunRequest};
 pub use service::live::{LiveWorkspace, WorkspaceUse};
-pub use service::{EngineMetrics, EngineSettings, ExecutionCall, WorkspaceQuery, WorkspaceService};
+pub use service::{
+    EngineMetrics, EngineSettings, ExecutionCall, WorkspaceQuery, WorkspaceService, memory_bytes,
+};
 pub use trees::snapshots::{SnapshotPage, SnapshotView};
 pub use trees::{
     ForkKind, FrozenTree, HostTrees, LastingSandbox, TreeMaker, TreeSandbox, TreeSettings,

@@ -148,3 +148,27 @@ fn doctor_tells_where_the_files_of_evaluations_lie_and_whether_their_directory_c
     // Doctor makes nothing.
     assert!(!at("new").exists());
 }
+
+#[test]
+fn doctor_tells_how_many_runtimes_are_started_ahead_or_why_none() {
+    let row = |name: &str, value: &str| {
+        let done = cofferdam("doctor --json").env(name, value).run().exits(0);
+        let report: Value = serde_json::from_str(&done.stdout()).unwrap();
+        let controls = report["controls"].as_array().unwrap();
+        let is_counted =
+            controls.iter().any(|row| row["name"] == "memory" && row["status"] == "enforced");
+        let rows = report["workspaces"].as_array().unwrap();
+        (rows.iter().find(|row| row["name"] == "runtimes ahead").unwrap().clone(), is_counted)
+    };
+    for (name, value, words) in
+        [("PRESTART", "off", "PRESTART"), ("STANDBY_MAX", "0", "STANDBY_MAX")]
+    {
+        let (row, _) = row(name, value);
+        assert_eq!(row["status"], "missing", "{row}");
+        assert!(row["reason"].as_str().unwrap().contains(words), "{row}");
+    }
+    let (row, is_counted) = row("STANDBY_MEMORY_MAX", "96MiB");
+    assert_eq!(row["status"] == "enforced", is_counted, "{row}");
+    let words = if is_counted { "96 MiB" } else { "not counted" };
+    assert!(row["reason"].as_str().unwrap().contains(words), "{row}");
+}

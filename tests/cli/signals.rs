@@ -1,9 +1,11 @@
 //! Ending `exec` and `run` from outside: signals and closed pipes.
 
+use std::fs;
 use std::io::Read;
 use std::process::Child;
 use std::time::Duration;
 
+use cofferdam_test_support::processes::{cgroups_of, eventually};
 use nix::sys::signal::{Signal, kill};
 
 use crate::support::{
@@ -37,6 +39,25 @@ fn a_signal_ends_the_sandbox_and_sets_the_exit_code() {
         child.stderr.unwrap().read_to_string(&mut stderr).unwrap();
         assert_eq!(stderr, "");
     }
+}
+
+#[test]
+fn a_killed_command_is_found_by_the_next_one_which_removes_what_it_left() {
+    let mut child = started(exec_sh("", "echo up; sleep 600"));
+    let links = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+    let mut opened = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
+    let Some(instance) = opened.find(|path| path.iter().any(|part| part == "instances")) else {
+        panic!("the command is not registered");
+    };
+    let id = instance.file_name().unwrap().to_str().unwrap();
+    let groups = cgroups_of(id);
+    kill(pid_of(&child), Signal::SIGKILL).unwrap();
+    child.wait().unwrap();
+    let gone = || {
+        exec_sh("", ":").run().exits(0);
+        !instance.exists() && cgroups_of(id).is_empty()
+    };
+    assert!(eventually(Duration::from_secs(20), gone), "{} or {groups:?}", instance.display());
 }
 
 #[test]
@@ -80,8 +101,8 @@ fn a_closed_pipe_ends_the_run_quietly() {
 #[test]
 fn a_signal_ends_a_check() {
     let workspace = tempfile::tempdir().unwrap();
-    std::fs::create_dir(workspace.path().join("check")).unwrap();
-    std::fs::write(workspace.path().join("Makefile"), "test:\n\t@echo up; sleep 600.15\n").unwrap();
+    fs::create_dir(workspace.path().join("check")).unwrap();
+    fs::write(workspace.path().join("Makefile"), "test:\n\t@echo up; sleep 600.15\n").unwrap();
     let solution = langs().join("languages.toml");
     for json in [false, true] {
         let call = cofferdam("run --lang python --workspace").arg(workspace.path()).arg(&solution);

@@ -81,7 +81,8 @@ impl Ran {
     #[track_caller]
     pub fn ending(&self) -> (&'static str, Option<u8>, String, String) {
         let report = self.report.as_ref().unwrap();
-        let (stdout, stderr) = (report.stdout.text(), report.stderr.text());
+        let [stdout, stderr] =
+            [&report.stdout, &report.stderr].map(|stream| stream.text().into_owned());
         (report.outcome.word(), report.outcome.shell_code(), stdout, stderr)
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use cofferdam_test_server::host::{
     Footprint, HOST_UIDS, mounts, parent, ready_sandboxes, threads_and_descriptors,
 };
+use cofferdam_test_server::prestart::warm_sandboxes;
 use cofferdam_test_server::service::Service;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -22,10 +23,12 @@ const SETTLED_FOR: Duration = Duration::from_millis(100);
 /// The uid of a tenant that nothing maps.
 const UNMAPPED_UID: u32 = 10_001;
 
-/// The counts that must not grow; the number of prepared sandboxes must be the same as before.
+/// The counts that must not grow; the numbers of prepared and of warm sandboxes must be the same as
+/// before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Holdings {
     ready: usize,
+    warm: usize,
     tenants: BTreeSet<i32>,
     cgroups: BTreeSet<PathBuf>,
     cgroups_with_ready: usize,
@@ -86,8 +89,9 @@ impl HostState {
 
 impl Holdings {
     fn of(service: &Service) -> Self {
-        let inits: Vec<i32> =
-            ready_sandboxes(service.pid()).into_iter().map(|init| init.pid).collect();
+        let (ready, warm) = (ready_sandboxes(service.pid()), warm_sandboxes(service.pid()));
+        let counts = (ready.len(), warm.len());
+        let inits: Vec<i32> = ready.into_iter().chain(warm).map(|init| init.pid).collect();
         let in_ready = |pid: &i32| ancestry(*pid).any(|pid| inits.contains(&pid));
         let cgroups = Footprint::of(service.pid()).cgroups();
         let ready_names: BTreeSet<OsString> =
@@ -95,7 +99,8 @@ impl Holdings {
         let in_ready_group =
             |path: &PathBuf| path.file_name().is_some_and(|name| ready_names.contains(name));
         Self {
-            ready: inits.len(),
+            ready: counts.0,
+            warm: counts.1,
             tenants: tenants(service.pid()).into_iter().filter(|pid| !in_ready(pid)).collect(),
             cgroups_with_ready: cgroups.len(),
             cgroups: cgroups.into_iter().filter(|path| !in_ready_group(path)).collect(),
@@ -111,6 +116,7 @@ impl Holdings {
     /// too and may disappear meanwhile.
     fn is_exceeded_by(&self, now: &Self) -> bool {
         now.ready != self.ready
+            || now.warm != self.warm
             || now.cgroups_with_ready > self.cgroups_with_ready
             || !now.tenants.is_subset(&self.tenants)
             || !now.cgroups.is_subset(&self.cgroups)

@@ -10,6 +10,7 @@ use std::{fs, thread};
 
 use cofferdam_test_server::client::{Answer, Client, post, request};
 use cofferdam_test_server::host::ready_sandboxes;
+use cofferdam_test_server::prestart::{metric, warm_sandboxes};
 use cofferdam_test_server::recorded::TestAuthority;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use serde_json::{Value, json};
@@ -117,6 +118,7 @@ impl Target {
         wait_until("a full standby pool", FULL_WITHIN, || {
             ready_sandboxes(own.service.pid()).len() == count
         });
+        wait_until("runtimes started ahead", FULL_WITHIN, || own.has_all_warm());
     }
 
     /// The service started here, for rows that check the host.
@@ -202,7 +204,7 @@ impl Target {
         if let Some(own) = &self.own {
             own.sentinel.assert_intact();
             // Programs of workspaces take places in the pool, which runs ask for again.
-            if ready_sandboxes(own.service.pid()).len() < standby_max() {
+            if ready_sandboxes(own.service.pid()).len() < standby_max() || !own.has_all_warm() {
                 self.fill_standby();
             }
             own.before.assert_holds_for(&own.service);
@@ -248,6 +250,12 @@ impl Own {
         let service = setup.env("ENGINE_STORE_DIR", directory.path().join("engine")).start();
         let before = HostState::settled(&service);
         Self { service, sentinel, wall, certificates, before, directory }
+    }
+
+    /// Whether as many runtimes wait as may; none where nothing is started ahead.
+    fn has_all_warm(&self) -> bool {
+        let offered = metric(&self.service, "bytes_max") > 0.0;
+        !offered || warm_sandboxes(self.service.pid()).len() == standby_max()
     }
 
     /// A new directory of the host that inputs may be in.

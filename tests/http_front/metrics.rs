@@ -11,7 +11,9 @@ use cofferdam::config::MetricsPlace;
 use cofferdam::http::{HttpLimits, HttpSettings};
 use cofferdam::job::JobMetrics;
 use cofferdam_core::job::JobStatus;
-use cofferdam_core::{SandboxMetrics, SetupFailure, StandbyMetrics, SweepCounts};
+use cofferdam_core::{
+    PrestartMetrics, SandboxMetrics, SetupFailure, StandbyMetrics, SweepCounts, WarmSandboxes,
+};
 use cofferdam_test_server::exposition::Exposition;
 
 use crate::jobs::scripted::ScriptedJobs;
@@ -226,6 +228,15 @@ fn the_metrics_show_the_counts_of_the_service() {
             dropped: 5,
             failed: 6,
         },
+        prestart: PrestartMetrics {
+            ready: vec![WarmSandboxes { label: "cpp".into(), count: 21, bytes: 22 }],
+            bytes_max: 23,
+            made: 24,
+            used: 25,
+            dropped: 26,
+            failed: 27,
+            cpu: Duration::from_millis(2500),
+        },
         sandbox: SandboxMetrics {
             kill_failures: 7,
             undying: 3,
@@ -240,6 +251,9 @@ fn the_metrics_show_the_counts_of_the_service() {
     let scraped = scrape(&server);
     let run = [("language", "cpp"), ("outcome", "exited")];
     assert_eq!(scraped.get("cofferdam_runs_total", &run), 41.0);
+    let waiting = [("language", "cpp")];
+    assert_eq!(scraped.get("cofferdam_prestart_boxes_ready", &waiting), 21.0);
+    assert_eq!(scraped.get("cofferdam_prestart_bytes", &waiting), 22.0);
     for (name, value) in [
         ("slots", 31.0),
         ("slots_in_use", 32.0),
@@ -250,6 +264,12 @@ fn the_metrics_show_the_counts_of_the_service() {
         ("standby_boxes_used_total", 4.0),
         ("standby_boxes_dropped_total", 5.0),
         ("standby_boxes_failed_total", 6.0),
+        ("prestart_bytes_max", 23.0),
+        ("prestart_boxes_made_total", 24.0),
+        ("prestart_boxes_used_total", 25.0),
+        ("prestart_boxes_dropped_total", 26.0),
+        ("prestart_boxes_failed_total", 27.0),
+        ("prestart_cpu_seconds_total", 2.5),
         ("kill_failures_total", 7.0),
         ("undying_boxes", 3.0),
         ("undying_boxes_max", 64.0),

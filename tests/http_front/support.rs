@@ -9,7 +9,9 @@ use std::time::Duration;
 use cofferdam::check::metrics::CheckMetrics;
 use cofferdam::check::request::CheckRequest;
 use cofferdam::check::run::{CheckError, CheckReport};
-use cofferdam::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
+use cofferdam::check::status::{
+    Examined, HostReport, PrestartStatus, ServiceStatus, SlotsStatus, StandbyStatus,
+};
 use cofferdam::config::{MetricsPlace, OnDisconnect, PublicRoutes, Tokens};
 use cofferdam::egress::AllowList;
 use cofferdam::evaluation::service::Evaluations;
@@ -130,6 +132,7 @@ impl Checks for ScriptedChecks {
             draining: self.is_draining(),
             slots: SlotsStatus { in_use: self.slots.taken(), capacity: 10 },
             standby: StandbyStatus { ready: 0, max: 0 },
+            prestart: PrestartStatus::default(),
             languages: vec!["python"],
             host: &self.host,
         }

@@ -11,6 +11,7 @@ mod at_once;
 mod documented;
 mod images;
 mod overlaid;
+mod prestarted;
 mod queue;
 mod stand_in;
 mod unaltered;

@@ -50,7 +50,7 @@ fn plan_with(
     let root = layout(profile);
     build(&PlanInput {
         filter: &profile.filter,
-        locks: &LockFilter::new(LockCalls::Watched).unwrap(),
+        locks: &LockFilter::new(LockCalls::Watched),
         init_filter: &builtin_profile("init").unwrap().filter,
         root: &root,
         masked: &[MaskedPath { target: c"etc/ssh".to_owned(), directory: true }],

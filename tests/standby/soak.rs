@@ -25,12 +25,14 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(40);
 const RESIDENT_ONCE_MAX: u64 = 24 << 20;
 /// And from each run.
 const RESIDENT_PER_RUN_MAX: u64 = 512;
+/// The free network namespaces that there may be more of in the end.
+pub const NETWORKS_MORE_MAX: usize = 4;
 
 /// Counts that must not grow.
 #[derive(Debug, PartialEq, Eq)]
-struct Holdings {
+pub struct Holdings {
     threads: usize,
-    descriptors_but_owners: usize,
+    descriptors_but_namespaces: usize,
     host_ids: usize,
     mounts: usize,
     processes: usize,
@@ -42,8 +44,11 @@ impl Holdings {
         let (threads, descriptors) = threads_and_descriptors(service.pid());
         Self {
             threads,
-            // Each host id has one after its first overlaid workspace.
-            descriptors_but_owners: descriptors - owners(service.pid()),
+            // Each host id has an owner after its first overlaid workspace, and how many networks wait for
+            // the next run changes.
+            descriptors_but_namespaces: descriptors
+                - owners(service.pid())
+                - networks(service.pid()),
             host_ids: host_id_files(service.pid()).len(),
             mounts: mounts(service.pid()),
             processes: descendants(service.pid()).len(),
@@ -54,9 +59,18 @@ impl Holdings {
 
 /// The user namespaces that the server holds to map the owner of overlaid templates.
 fn owners(pid: i32) -> usize {
+    namespaces(pid, "user:[")
+}
+
+/// The network namespaces that the server holds, those of its sandboxes and those that wait for one.
+pub fn networks(pid: i32) -> usize {
+    namespaces(pid, "net:[")
+}
+
+fn namespaces(pid: i32, kind: &str) -> usize {
     let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let opened = links.filter_map(|link| std::fs::read_link(link.path()).ok());
-    opened.filter(|path| path.to_string_lossy().starts_with("user:[")).count()
+    opened.filter(|path| path.to_string_lossy().starts_with(kind)).count()
 }
 
 /// Starts one kind of run and checks its outcome.
@@ -93,7 +107,7 @@ fn run_kinds(service: &Service, langs: &Workspace, runs: usize) {
 }
 
 /// The counts once they no longer change, with a full pool.
-fn settled(service: &Service, footprint: &Footprint, last: Option<&Holdings>) -> Holdings {
+pub fn settled(service: &Service, footprint: &Footprint, last: Option<&Holdings>) -> Holdings {
     let deadline = Instant::now() + SETTLED_WITHIN;
     let (mut now, mut since) = (Holdings::of(service, footprint), Instant::now());
     while Instant::now() < deadline {
@@ -127,13 +141,15 @@ fn many_runs_with_a_standby_pool_leave_nothing_behind() {
     run_kinds(&service, &langs, 64);
     wait_ready(&service, STANDBY_MAX);
     let before = settled(&service, &footprint, None);
-    let resident_before = resident_bytes(service.pid());
+    let (resident_before, networks_before) =
+        (resident_bytes(service.pid()), networks(service.pid()));
     println!("before: {before:?}");
 
     run_kinds(&service, &langs, runs);
     wait_ready(&service, STANDBY_MAX);
     let after = settled(&service, &footprint, Some(&before));
     assert_eq!(after, before);
+    assert!(networks(service.pid()) <= networks_before + NETWORKS_MORE_MAX);
     assert!(owners(service.pid()) <= after.host_ids, "{}", owners(service.pid()));
     let grown = resident_bytes(service.pid()).saturating_sub(resident_before);
     println!("{runs} runs; resident memory grew by {grown} bytes");

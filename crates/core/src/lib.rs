@@ -34,12 +34,14 @@ pub use network::secret::{
 };
 pub use run::egress::{EGRESS_PORT, EgressService, RootFile};
 pub use run::limits::{LimitKind, Limits};
-pub use run::metrics::{SandboxMetrics, StandbyMetrics, SweepCounts};
+pub use run::metrics::{
+    PrestartMetrics, SandboxMetrics, StandbyMetrics, SweepCounts, WarmSandboxes,
+};
 pub use run::mounted::{MountedDirectory, MountedWorkspace, WorkspacePath, WorkspacePathError};
 pub use run::outcome::{NotStarted, Outcome, SetupFailure};
 pub use run::output::{CapturedStream, OutputSink, Stream};
 pub use run::report::{Enforced, RunReport, Timings, Usage};
 pub use run::run_spec::{
-    Bind, ExcessOutput, ProgramFile, RunSpec, StdinSource, Tmpfs, WorkspaceFill,
+    Bind, ExcessOutput, Prestart, ProgramFile, RunSpec, StdinSource, Tmpfs, WorkspaceFill,
 };
 pub use sync::cancel::Watch;

@@ -162,7 +162,7 @@ impl<H: Hypervisor> MicroVms<H> {
         let stdin_bytes = match stdin {
             StdinSource::Null => None,
             StdinSource::Bytes(bytes) => Some(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
-            StdinSource::Copied(_) | StdinSource::Queue(_) => {
+            StdinSource::Copied(_) | StdinSource::Queue(_) | StdinSource::Given(_) => {
                 return unfit("a descriptor cannot be passed to a guest");
             }
         };
@@ -223,7 +223,10 @@ impl<H: Hypervisor> MicroVms<H> {
         let limits = &task.spec.limits;
         let stdin = match &task.spec.stdin {
             StdinSource::Bytes(bytes) => bytes.as_slice(),
-            StdinSource::Null | StdinSource::Copied(_) | StdinSource::Queue(_) => &[],
+            StdinSource::Null
+            | StdinSource::Copied(_)
+            | StdinSource::Queue(_)
+            | StdinSource::Given(_) => &[],
         };
         let prepare = began.elapsed();
         let asked = SessionRequest {

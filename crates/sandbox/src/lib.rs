@@ -39,8 +39,10 @@ pub mod engine {
     pub use crate::files::programs::LocatedProgram;
     pub use crate::files::sandbox_fs::SandboxFs;
     pub use crate::host::heap::{bound_heaps, return_free_pages};
+    pub use crate::host::open_hosts::await_closed;
     pub use crate::host::root_source::RootSource;
     pub use crate::host::state::StateDirectory;
+    pub use crate::launch::prestart::{PrestartBounds, PrestartFault, WarmSandbox};
     pub use crate::launch::running::{PreparedSandbox, RunningSandbox};
     pub use crate::launch::sandbox_host::{SandboxConfig, SandboxHost};
     pub use crate::launch::shared::{

@@ -14,7 +14,7 @@ use cofferdam_sandbox::{
 #[test]
 fn callers_can_make_and_take_apart_a_report() {
     let stream = CapturedStream { bytes: b"out".to_vec(), bytes_total: 3, truncated: false };
-    assert_eq!((stream.text().as_str(), stream.whole_characters()), ("out", &b"out"[..]));
+    assert_eq!((&*stream.text(), stream.whole_characters()), ("out", &b"out"[..]));
     let usage = Usage {
         wall_ms: 1,
         cpu_ms: 2,

@@ -25,12 +25,12 @@ pub enum LockCalls {
     Refused,
 }
 
-/// Compiles the filter for this architecture.
+/// Compiles the filter for `arch`.
 ///
 /// # Errors
 /// The program is too long for the kernel, which does not happen for these rules.
-pub fn filter(calls: LockCalls) -> Result<Filter, CompileError> {
-    compile("locks", &policy(calls), Arch::NATIVE)
+pub fn filter(calls: LockCalls, arch: Arch) -> Result<Filter, CompileError> {
+    compile("locks", &policy(calls), arch)
 }
 
 fn policy(calls: LockCalls) -> Policy {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_filter_is_small() {
-        let filter = filter(LockCalls::Watched).unwrap();
+        let filter = filter(LockCalls::Watched, Arch::NATIVE).unwrap();
         assert!(filter.program.len() < 50 && filter.depth() < 26, "{filter:?}");
     }
 }

@@ -35,6 +35,7 @@ mod walk;
 
 pub use crate::copy::fingerprint::Fingerprint;
 pub use crate::walk::budget::{TreeLimit, TreeLimits};
+pub use crate::walk::open_scoped::open_scoped;
 pub use crate::walk::stop_check::StopCheck;
 pub use artifacts::{
     ArtifactLimits, ArtifactRules, CollectedArtifacts, KeptFile, OMITTED_MAX, collect_artifacts,

@@ -6,24 +6,22 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag};
 use nix::sys::stat::{FileStat, SFlag, fstat};
 
 use super::error::{ExecCode, ExecError};
 use super::layout::{CellLayout, CellPlace};
 use cofferdam_core::weakened::{self, Wall};
-use cofferdam_tree::Owner;
 use cofferdam_tree::files::{
     EntryType, FileArea, FileInfo, FileLocation, FilesError, ListRange, PathRule, WorkspaceRoot,
     delete, list, put_file,
 };
+use cofferdam_tree::{Owner, open_scoped};
 
 /// The longest file that is put or read, bytes.
 pub const FILE_BYTES_MAX: u64 = 100 << 20;
 /// The most entries of one directory that are listed.
 pub const LIST_ENTRIES_MAX: usize = 200_000;
-/// How often a path is resolved again that commands change meanwhile.
-const TRIES_MAX: usize = 100;
 const OWNER_READ: u32 = 0o400;
 const OWNER_WRITE: u32 = 0o200;
 
@@ -141,9 +139,7 @@ impl CellFiles<'_> {
             false => ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS,
         };
         let how = OpenHow::new().flags(OFlag::O_CLOEXEC | flags).resolve(beneath | resolve);
-        let mut tries = (0..TRIES_MAX).map(|_| openat2(self.root, path, how));
-        let done = tries.find(|opened| !matches!(opened, Err(Errno::EAGAIN | Errno::EINTR)));
-        done.unwrap_or(Err(Errno::EAGAIN))
+        open_scoped(self.root, path, how)
     }
 }
 

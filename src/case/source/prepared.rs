@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag};
 use nix::sys::stat::{SFlag, fstat};
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::evaluation::trees::FrozenFiles;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::values::digest::tagged_hash;
-use cofferdam_tree::{Copied, Owner, StopCheck, copy_selected, digest_tree};
+use cofferdam_tree::{Copied, Owner, StopCheck, copy_selected, digest_tree, open_scoped};
 
 /// The version of what is hashed.
 const DIGEST_TAG: &str = "case-source-1";
@@ -222,7 +222,7 @@ impl PreparedSource {
         let directory = self.directory().or_else(|| work_tree.as_ref().map(AsFd::as_fd))?;
         let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC);
         let how = how.resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let found = openat2(directory, path, how).ok()?;
+        let found = open_scoped(directory, path, how).ok()?;
         let stat = fstat(&found).ok()?;
         let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
         let whole = path_of(&found)?;

@@ -28,17 +28,17 @@ pub enum ResolveError {
     #[error(transparent)]
     Process(#[from] MakeProcessError),
     /// The Makefile has no such target.
-    #[error("the Makefile has no target `test`")]
-    NoTarget,
+    #[error("the Makefile has no target `{0}`")]
+    NoTarget(&'static str),
     /// `make` failed, with its first line.
-    #[error("make -n test: {0}")]
-    Refused(String),
+    #[error("make -n {0}: {1}")]
+    Refused(&'static str, String),
     /// The target is up to date, or its recipe is empty.
-    #[error("nothing to be done for `test`: it must be .PHONY and have a recipe")]
-    NothingToDo,
+    #[error("nothing to be done for `{0}`: it must be .PHONY and have a recipe")]
+    NothingToDo(&'static str),
     /// The command is not UTF-8, or holds a NUL, which an argument cannot.
-    #[error("the recipe of `test` is not text")]
-    NotText,
+    #[error("the recipe of `{0}` is not text")]
+    NotText(&'static str),
 }
 
 /// How `make` is run.
@@ -59,45 +59,45 @@ impl Default for Make {
 }
 
 impl Make {
-    /// The command that `make test` would run in `workspace`.
-    pub fn resolve(&self, workspace: &Path) -> Result<String, ResolveError> {
+    /// The command that `make` would run for `target` in `workspace`.
+    pub fn resolve(&self, workspace: &Path, target: &'static str) -> Result<String, ResolveError> {
         let mut command = Command::new(&self.program);
-        command.args(["-n", "--no-print-directory", "test"]);
+        command.args(["-n", "--no-print-directory", target]);
         command.arg(format!("CURDIR={WORKSPACE_IN_BOX}")).current_dir(workspace);
         for name in MAKE_VARIABLES {
             command.env_remove(name);
         }
         // Its messages are parsed below.
         command.env("LC_ALL", "C");
-        command_of(make_process::run(command, self.limits)?)
+        command_of(make_process::run(command, self.limits)?, target)
     }
 }
 
-/// Reads what `make -n test` wrote.
-pub(super) fn command_of(output: MakeOutput) -> Result<String, ResolveError> {
+/// Reads what `make -n` wrote for `target`.
+pub(super) fn command_of(output: MakeOutput, target: &'static str) -> Result<String, ResolveError> {
     if !output.status.success() {
-        return Err(refusal(&String::from_utf8_lossy(&output.stderr)));
+        return Err(refusal(&String::from_utf8_lossy(&output.stderr), target));
     }
-    let text = String::from_utf8(output.stdout).map_err(|_| ResolveError::NotText)?;
+    let text = String::from_utf8(output.stdout).map_err(|_| ResolveError::NotText(target))?;
     // `make` prints some messages on stdout too, such as "Nothing to be done" and the directories
     // it enters. A shell would fail with 127 on them.
     let text = text.strip_suffix('\n').unwrap_or(&text);
     // Split at line feeds only: a carriage return belongs to the recipe.
     let recipe: Vec<&str> = text.split('\n').filter(|line| !line.starts_with("make: ")).collect();
     if recipe.iter().all(|line| line.trim().is_empty()) {
-        return Err(ResolveError::NothingToDo);
+        return Err(ResolveError::NothingToDo(target));
     }
     let command = recipe.join("\n");
-    if command.contains('\0') { Err(ResolveError::NotText) } else { Ok(command) }
+    if command.contains('\0') { Err(ResolveError::NotText(target)) } else { Ok(command) }
 }
 
-fn refusal(message: &str) -> ResolveError {
+fn refusal(message: &str, target: &'static str) -> ResolveError {
     let first_line = message.lines().next().unwrap_or("it failed without a word").trim_end();
     // The message for a missing prerequisite is the same up to ", needed by".
-    if first_line.contains("No rule to make target 'test'. ") {
-        return ResolveError::NoTarget;
+    if first_line.contains(&format!("No rule to make target '{target}'. ")) {
+        return ResolveError::NoTarget(target);
     }
-    ResolveError::Refused(first_line.chars().take(QUOTE_CHARS_MAX).collect())
+    ResolveError::Refused(target, first_line.chars().take(QUOTE_CHARS_MAX).collect())
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn resolved(makefile: &str) -> Result<String, ResolveError> {
-        Make::default().resolve(workspace(makefile).path())
+        Make::default().resolve(workspace(makefile).path(), "test")
     }
 
     fn message(makefile: &str) -> String {
@@ -152,7 +152,11 @@ mod tests {
         for name in ["GNUmakefile", "makefile", "Makefile"] {
             let dir = tempfile::tempdir().unwrap();
             fs::write(dir.path().join(name), "test:\n\techo found\n").unwrap();
-            assert_eq!(Make::default().resolve(dir.path()).unwrap(), "echo found", "{name}");
+            assert_eq!(
+                Make::default().resolve(dir.path(), "test").unwrap(),
+                "echo found",
+                "{name}"
+            );
         }
     }
 
@@ -167,18 +171,21 @@ mod tests {
             "MAKEFLAGS += -w\n.PHONY: test\ntest:\n",
         ] {
             let refused = resolved(makefile);
-            assert!(matches!(refused, Err(ResolveError::NothingToDo)), "{makefile:?}: {refused:?}");
+            assert!(
+                matches!(refused, Err(ResolveError::NothingToDo(_))),
+                "{makefile:?}: {refused:?}"
+            );
         }
         let up_to_date = workspace("test:\n\techo never\n");
         fs::write(up_to_date.path().join("test"), "").unwrap();
-        let refused = Make::default().resolve(up_to_date.path());
-        assert!(matches!(refused, Err(ResolveError::NothingToDo)), "{refused:?}");
+        let refused = Make::default().resolve(up_to_date.path(), "test");
+        assert!(matches!(refused, Err(ResolveError::NothingToDo(_))), "{refused:?}");
     }
 
     #[test]
     fn a_missing_target_and_a_missing_prerequisite_are_told_apart() {
-        assert!(matches!(resolved("all:\n\techo\n"), Err(ResolveError::NoTarget)));
-        assert!(matches!(resolved(""), Err(ResolveError::NoTarget)));
+        assert!(matches!(resolved("all:\n\techo\n"), Err(ResolveError::NoTarget(_))));
+        assert!(matches!(resolved(""), Err(ResolveError::NoTarget(_))));
         assert!(message("test: gone\n\techo\n").contains("'gone', needed by 'test'"));
     }
 
@@ -199,7 +206,7 @@ mod tests {
     #[test]
     fn make_missing_is_said_plainly() {
         let make = Make { program: "make-that-is-not-there".into(), ..Make::default() };
-        let refused = make.resolve(workspace("test:\n\techo\n").path()).unwrap_err();
+        let refused = make.resolve(workspace("test:\n\techo\n").path(), "test").unwrap_err();
         assert_eq!(refused.to_string(), "make is not installed");
     }
 
@@ -211,7 +218,7 @@ mod tests {
         let gate = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(gate).unwrap();
         let mut make = Make::default();
         make.limits.time_max = Duration::from_secs(2);
-        let refused = make.resolve(dir.path()).unwrap_err();
+        let refused = make.resolve(dir.path(), "test").unwrap_err();
         assert_eq!(refused.to_string(), "make took longer than 2000 ms");
         // Hung up: the sleep held the other end, and is gone.
         let mut fds = [PollFd::new(gate.as_fd(), PollFlags::empty())];
@@ -227,7 +234,10 @@ mod tests {
         assert_eq!(refused.to_string(), "make printed more than 131071 bytes");
         let dir = workspace("");
         fs::write(dir.path().join("Makefile"), b"test:\n\techo \xff\n").unwrap();
-        assert!(matches!(Make::default().resolve(dir.path()), Err(ResolveError::NotText)));
+        assert!(matches!(
+            Make::default().resolve(dir.path(), "test"),
+            Err(ResolveError::NotText(_))
+        ));
     }
 
     #[test]

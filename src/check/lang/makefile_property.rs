@@ -19,11 +19,14 @@ pub fn check(input: &[u8]) {
     let mut streams = written.splitn(2, |byte| *byte == 0xFE);
     let stdout = streams.next().unwrap_or_default();
     let stderr = streams.next().unwrap_or_default();
-    let resolved = command_of(MakeOutput {
-        status: ExitStatus::from_raw(i32::from(*code) << 8),
-        stdout: stdout.to_vec(),
-        stderr: stderr.to_vec(),
-    });
+    let resolved = command_of(
+        MakeOutput {
+            status: ExitStatus::from_raw(i32::from(*code) << 8),
+            stdout: stdout.to_vec(),
+            stderr: stderr.to_vec(),
+        },
+        "test",
+    );
     if let Err(error) = &resolved {
         let words = error.to_string();
         assert!(!words.is_empty() && words.chars().count() <= WORDS_CHARS_MAX, "{words:?}");
@@ -33,9 +36,9 @@ pub fn check(input: &[u8]) {
         (ExpectedCommand::Command(command), Ok(resolved)) => {
             assert_eq!(resolved.as_bytes(), command);
         }
-        (ExpectedCommand::Refusal, Err(ResolveError::Refused(_) | ResolveError::NoTarget))
-        | (ExpectedCommand::Nothing, Err(ResolveError::NothingToDo))
-        | (ExpectedCommand::NoText, Err(ResolveError::NotText)) => {}
+        (ExpectedCommand::Refusal, Err(ResolveError::Refused(..) | ResolveError::NoTarget(_)))
+        | (ExpectedCommand::Nothing, Err(ResolveError::NothingToDo(_)))
+        | (ExpectedCommand::NoText, Err(ResolveError::NotText(_))) => {}
         (expected, resolved) => panic!("{expected:?}, and it is {resolved:?}"),
     }
 }

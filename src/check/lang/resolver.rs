@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,12 @@ use super::makefile::{Make, ResolveError};
 
 /// The names that `make` looks for, in its order.
 const MAKEFILE_NAMES: [&str; 3] = ["GNUmakefile", "makefile", "Makefile"];
+
+/// The target whose program is executed ahead of a run.
+const PRESTART: &str = "prestart";
+
+/// How much of a Makefile is searched for that target, in bytes.
+const MAKEFILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A workspace's command, or why it has none.
 pub type Resolved = Result<Arc<str>, Arc<ResolveError>>;
@@ -24,6 +31,8 @@ pub struct Resolver {
     /// The outer lock is held for a lookup only, the inner one while `make` runs, so that no
     /// workspace waits for another.
     workspaces: Mutex<HashMap<PathBuf, Arc<Mutex<Option<Remembered>>>>>,
+    /// The same for the target `prestart`.
+    prestarts: Mutex<HashMap<PathBuf, Arc<Mutex<Option<Remembered>>>>>,
 }
 
 #[derive(Debug)]
@@ -40,17 +49,52 @@ impl Resolver {
 
     /// The command of `workspace`. Runs `make` if the command is not known.
     pub fn resolve(&self, workspace: &Path) -> Resolved {
-        // Taken before `make` reads, so that a change in between shows the next time.
-        let stamp = MakefileStamps::take(workspace).map_err(Arc::new)?;
-        let slot = Arc::clone(lock(&self.workspaces).entry(workspace.to_owned()).or_default());
-        let mut remembered = lock(&slot);
-        if let Some(known) = remembered.as_ref().filter(|known| known.stamp == stamp) {
-            return known.resolved.clone();
-        }
-        let resolved = self.make.resolve(workspace).map(Arc::from).map_err(Arc::new);
-        *remembered = Some(Remembered { stamp, resolved: resolved.clone() });
-        resolved
+        remembered(&self.workspaces, workspace, || self.make.resolve(workspace, "test"))
     }
+
+    /// The command of the target `prestart` of `workspace`, if it has one. `make` runs only if a
+    /// Makefile names it.
+    pub fn resolve_prestart(&self, workspace: &Path) -> Option<Arc<str>> {
+        let command = remembered(&self.prestarts, workspace, || {
+            if !names_prestart(workspace) {
+                return Err(ResolveError::NoTarget(PRESTART));
+            }
+            let command = self.make.resolve(workspace, PRESTART);
+            if let Err(error) = &command {
+                log::warn!("{}: {error}; its runs start without", workspace.display());
+            }
+            command
+        });
+        command.ok()
+    }
+}
+
+/// What `resolve` returned for `workspace` in its present state.
+fn remembered(
+    known: &Mutex<HashMap<PathBuf, Arc<Mutex<Option<Remembered>>>>>,
+    workspace: &Path,
+    resolve: impl FnOnce() -> Result<String, ResolveError>,
+) -> Resolved {
+    // Taken before `make` reads, so that a change in between shows the next time.
+    let stamp = MakefileStamps::take(workspace).map_err(Arc::new)?;
+    let slot = Arc::clone(lock(known).entry(workspace.to_owned()).or_default());
+    let mut remembered = lock(&slot);
+    if let Some(known) = remembered.as_ref().filter(|known| known.stamp == stamp) {
+        return known.resolved.clone();
+    }
+    let resolved = resolve().map(Arc::from).map_err(Arc::new);
+    *remembered = Some(Remembered { stamp, resolved: resolved.clone() });
+    resolved
+}
+
+/// Whether a Makefile of `workspace` has the word `prestart`, as far as it is read.
+fn names_prestart(workspace: &Path) -> bool {
+    MAKEFILE_NAMES.iter().any(|name| {
+        let Ok(file) = fs::File::open(workspace.join(name)) else { return false };
+        let mut text = Vec::new();
+        let read = file.take(MAKEFILE_BYTES_MAX).read_to_end(&mut text);
+        read.is_ok() && text.windows(PRESTART.len()).any(|word| word == PRESTART.as_bytes())
+    })
 }
 
 /// Locks a mutex whose value is consistent even after a panic.
@@ -161,7 +205,7 @@ mod tests {
         let dir = workspace("all:\n\techo\n");
         for _ in 0..3 {
             let refused = resolver.resolve(dir.path()).unwrap_err();
-            assert!(matches!(*refused, ResolveError::NoTarget));
+            assert!(matches!(*refused, ResolveError::NoTarget(_)));
         }
         assert_eq!(make_runs(&dir), 1);
         fs::write(dir.path().join("Makefile"), "test:\n\techo mended\n").unwrap();

@@ -1,5 +1,7 @@
 //! A finished run as JSON.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use cofferdam_core::egress::EgressRecord;
@@ -20,8 +22,8 @@ pub struct RunReportJson<'a> {
 #[derive(Debug, Serialize)]
 pub struct CheckReportJson<'a> {
     exit_code: Option<u8>,
-    stdout: String,
-    stderr: String,
+    stdout: Cow<'a, str>,
+    stderr: Cow<'a, str>,
     outcome: &'static str,
     #[serde(flatten)]
     rest: ReportFields<'a>,

@@ -15,6 +15,7 @@ use crate::check::status::Examined;
 use crate::cli::failure::{Failure, error_words};
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
 use crate::executor::SandboxExecutor;
+use crate::workspace::memory_bytes;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost, StateDirectory};
@@ -26,6 +27,9 @@ pub const ROOTFS_VARIABLE: &str = "SANDBOX_ROOTFS";
 pub const PROFILE: &str = "default";
 /// The directory of the workspaces if neither option nor variable names one.
 const LANGS_HERE: &str = "langs";
+
+/// The part of the memory that sandboxes with runtimes started ahead may have, as a divisor.
+const STANDBY_MEMORY_SHARE: u64 = 8;
 
 /// Directories of build caches and packages in images of the platform. If they exist, runs may write
 /// to them unless `RUN_WRITABLE_PATHS` is set.
@@ -107,6 +111,9 @@ impl CheckBackend {
     ) -> Result<(Arc<CheckRunner>, Arc<SandboxExecutor>), SetupFailure> {
         let Self { mut executor, languages } = self;
         executor.prepare_for(concurrency + others, standby_max)?;
+        if standby_max > 0 {
+            executor.prestart_within(config.prestarted_max, prestart_bytes_max(config))?;
+        }
         let executor = Arc::new(executor);
         let allowed =
             config.env_allow.iter().filter_map(|name| Some((name.clone(), env::var(name).ok()?)));
@@ -258,6 +265,11 @@ fn shipped_workspaces() -> Result<PathBuf, String> {
     unpacked.map_err(|error| {
         format!("--langs: the built-in workspaces cannot be written: {}", error_words(&error))
     })
+}
+
+/// The most memory of runtimes started ahead, together, in bytes.
+pub fn prestart_bytes_max(config: &Config) -> u64 {
+    config.standby_memory_max.unwrap_or_else(|| memory_bytes() / STANDBY_MEMORY_SHARE)
 }
 
 /// The search path of a one-language image: the default path and the directories that the image's

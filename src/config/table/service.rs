@@ -126,6 +126,17 @@ group! {
         wanted: "a whole number from 0 to 4096",
         meaning: "Sandboxes prepared for runs like the latest ones; 0 for none.",
     }
+    STANDBY_MEMORY_MAX {
+        default: InWords("an eighth of the memory"),
+        example: "2GiB",
+        wanted: "a byte count above 0, as 512MiB",
+        meaning: "Memory of all prepared sandboxes whose runtime is started ahead, together.",
+    }
+    PRESTART {
+        default: Value("on"),
+        wanted: "on or off",
+        meaning: "`off` starts no runtime ahead of a run.",
+    }
     RUN_TIMEOUT_MAX {
         default: Value("5m"),
         wanted: "a duration above zero, as 30s or 5m",

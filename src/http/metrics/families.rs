@@ -18,7 +18,7 @@ use crate::job::JobMetrics;
 use crate::workspace::EngineMetrics;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::{Counter, DurationCounts};
-use cofferdam_core::{SandboxMetrics, StandbyMetrics};
+use cofferdam_core::{PrestartMetrics, SandboxMetrics, StandbyMetrics, WarmSandboxes};
 
 /// Collects the metrics of the service on each scrape.
 pub struct ServiceCollector {
@@ -57,6 +57,7 @@ impl Collector for ServiceCollector {
         }
         families.egress(&self.services.egress)?;
         families.standby(&metrics.standby)?;
+        families.prestart(&metrics.prestart)?;
         families.sandbox(&metrics.sandbox)?;
         families.http(&self.counts, self.connections_max)?;
         let help = "Log lines that were dropped because stderr was not read.";
@@ -175,6 +176,29 @@ impl FamilyEncoder<'_> {
         self.counter("cofferdam_standby_boxes_dropped", help, &metrics.dropped)?;
         let help = "Sandboxes that could not be prepared.";
         self.counter("cofferdam_standby_boxes_failed", help, &metrics.failed)
+    }
+
+    fn prestart(&mut self, metrics: &PrestartMetrics) -> fmt::Result {
+        let ready = |value: fn(&WarmSandboxes) -> u64| {
+            let ready = metrics.ready.iter();
+            ready.map(move |warm| (vec![("language", warm.label.as_str())], value(warm)))
+        };
+        let help = "Sandboxes whose runtime is started and waits for a run, by language.";
+        self.gauges("cofferdam_prestart_boxes_ready", help, ready(|warm| warm.count as u64))?;
+        let help = "The memory of these sandboxes in bytes, by language.";
+        self.gauges("cofferdam_prestart_bytes", help, ready(|warm| warm.bytes))?;
+        let help = "The maximum memory of all these sandboxes in bytes.";
+        self.gauge("cofferdam_prestart_bytes_max", help, metrics.bytes_max)?;
+        let help = "Runtimes started ahead of runs so far.";
+        self.counter("cofferdam_prestart_boxes_made", help, &metrics.made)?;
+        let help = "Runtimes started ahead that a run used.";
+        self.counter("cofferdam_prestart_boxes_used", help, &metrics.used)?;
+        let help = "Runtimes started ahead that were discarded without a run.";
+        self.counter("cofferdam_prestart_boxes_dropped", help, &metrics.dropped)?;
+        let help = "Runtimes that did not get ready ahead of a run.";
+        self.counter("cofferdam_prestart_boxes_failed", help, &metrics.failed)?;
+        let help = "The CPU time of runtimes until they were ready, in seconds.";
+        self.counter("cofferdam_prestart_cpu_seconds", help, &metrics.cpu.as_secs_f64())
     }
 
     fn sandbox(&mut self, metrics: &SandboxMetrics) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! Responses of `POST /run`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -19,17 +20,17 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// The body of a finished run, with keys in the order of the contract.
 #[derive(Debug, Serialize)]
-pub struct RunBody {
+pub struct RunBody<'a> {
     exit_code: Option<u8>,
-    stdout: String,
-    stderr: String,
+    stdout: Cow<'a, str>,
+    stderr: Cow<'a, str>,
     /// Only on an event stream, which cannot add headers any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'static str>,
 }
 
-impl RunBody {
-    fn of(run: &RunReport) -> Self {
+impl<'a> RunBody<'a> {
+    fn of(run: &'a RunReport) -> Self {
         Self {
             exit_code: run.outcome.shell_code(),
             stdout: run.stdout.text(),
@@ -39,7 +40,7 @@ impl RunBody {
     }
 
     /// Returns the body of a stream's last event.
-    pub fn with_outcome(run: &RunReport) -> Self {
+    pub fn with_outcome(run: &'a RunReport) -> Self {
         Self { outcome: Some(run.outcome.word()), ..Self::of(run) }
     }
 }

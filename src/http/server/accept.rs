@@ -12,11 +12,11 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use super::connection;
-use super::in_flight::InFlight;
 use super::limits::HttpLimits;
 use super::response_budget::ResponseBudget;
 use crate::http::metrics::counts::HttpCounts;
 use crate::http::request::log::ErrorLog;
+use cofferdam_core::sync::in_flight::InFlight;
 
 /// The kernel's queue of connections that are not accepted yet.
 const BACKLOG_CONNECTIONS: i32 = 1024;

@@ -22,13 +22,13 @@ use tokio::time::{Sleep, sleep, sleep_until, timeout};
 
 use super::connection_state::ConnectionState;
 use super::framing::{FramedSocket, shutdown_write};
-use super::in_flight::InFlight;
 use super::limits::HttpLimits;
 use super::response_budget::ResponseBudget;
 use crate::http::error::{HttpApi, HttpError};
 use crate::http::metrics::counts::HttpCounts;
 use crate::http::request::log::{ErrorLog, LoggedRequest};
 use cofferdam_core::framing::head::HEAD_BYTES_MAX;
+use cofferdam_core::sync::in_flight::InFlight;
 use cofferdam_core::sync::request_id::RequestId;
 
 /// The maximum number of header lines in a head.

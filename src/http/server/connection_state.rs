@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-use super::in_flight::InFlightGuard;
 use super::limits::HttpLimits;
 use super::response_budget::{ResponseReservation, ResponseWriter};
 use cofferdam_core::framing::head::HeadError;
+use cofferdam_core::sync::in_flight::InFlightGuard;
 
 /// What the connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,8 +212,8 @@ impl ConnectionState {
 mod tests {
     use std::time::Duration;
 
-    use super::super::in_flight::InFlight;
     use super::*;
+    use cofferdam_core::sync::in_flight::InFlight;
 
     const HEAD: Duration = Duration::from_secs(10);
     const IDLE: Duration = Duration::from_secs(60);

@@ -6,7 +6,6 @@ pub(crate) mod body_budget;
 pub(crate) mod connection;
 mod connection_state;
 mod framing;
-mod in_flight;
 pub(crate) mod limits;
 pub(crate) mod rate_limit;
 mod response_budget;
@@ -26,7 +25,6 @@ pub use self::accept::BindError;
 use self::accept::{Listener, accept, bind, into_tokio};
 use self::app_state::AppState;
 use self::body_budget::BodyBudget;
-use self::in_flight::InFlight;
 use self::limits::connections_affordable;
 use self::settings::HttpSettings;
 use self::shutdown::ShutdownHandle;
@@ -43,6 +41,7 @@ use super::router::{Routes, router};
 use super::run::threads::RunThreads;
 use super::services::Services;
 use crate::config::{MetricsPlace, PublicRoutes};
+use cofferdam_core::sync::in_flight::InFlight;
 use cofferdam_core::values::deadline::Deadline;
 
 /// Threads that serve all connections. Runs have their own threads.

@@ -73,7 +73,7 @@ impl From<&Config> for HttpSettings {
                 jobs: config.jobs.sandboxes(),
                 engine: config.engine.sandboxes(),
                 workspaces: config.engine.workspaces(),
-                standby: config.standby_max,
+                standby: config.standby_max + config.prestarted_max,
                 followers: config.jobs.followers_max,
             },
             input_bytes_max: config.input_bytes_max,

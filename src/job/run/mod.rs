@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag};
 use serde::Serialize;
 
 use super::control::JobControl;
@@ -42,7 +42,7 @@ use cofferdam_core::{
 };
 use cofferdam_tree::{
     ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, SourceDir, StopCheck,
-    WorkspaceError, collect_artifacts, survey, take_snapshot,
+    WorkspaceError, collect_artifacts, open_scoped, survey, take_snapshot,
 };
 
 /// How long the survey and the copy of a workspace may take together.
@@ -292,7 +292,7 @@ impl JobRun<'_> {
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        match openat2(workspace.source(), cwd, how) {
+        match open_scoped(workspace.source(), cwd, how) {
             Err(Errno::EXDEV) => {
                 let error = JobError::new(
                     ErrorCode::PathEscape,
@@ -357,7 +357,7 @@ impl JobRun<'_> {
         let how = OpenHow::new()
             .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let file = openat2(workspace, path.as_path(), how).map_err(|errno| {
+        let file = open_scoped(workspace, path.as_path(), how).map_err(|errno| {
             JobOutcome::spawn_failed(argv0, &format!("{errno:?}"), errno.desc())
         })?;
         let digest = digest_of(&File::from(file)).map_err(|error| {

@@ -31,7 +31,7 @@ impl ExecutedBlock<'_> {
     pub fn end(self, call: CallEnd) -> BlockEnd {
         let CallEnd { result, printed, interrupted } = call;
         let (encoding, [stdout, stderr]) = texts([&printed.stdout, &printed.stderr]);
-        let text = printed.stdout.text() + &printed.stderr.text();
+        let text = printed.stdout.text().into_owned() + &printed.stderr.text();
         let time_limit =
             (interrupted == Some(Interruption::Time)).then(|| LimitKind::WallTime.word());
         let mut end = BlockEnd {

@@ -1,14 +1,18 @@
 //! The live kernels of a service: there may only be so many.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::kernel::RunningKernel;
 use crate::workspace::error::{EngineCode, EngineError};
+use crate::workspace::kernels::KernelLanguage;
 use cofferdam_core::values::deadline::Deadline;
 
 /// How long a dropped kernel may take to die.
 const DEATH_WAIT: Duration = Duration::from_secs(10);
+
+/// How long after the last kernel of a language new workspaces get one ahead.
+const WANTED_FOR: Duration = Duration::from_secs(300);
 
 /// The live kernels.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ struct PooledKernels {
     live: Vec<Weak<RunningKernel>>,
     /// Kernels that are being started.
     starting: usize,
+    /// When the last kernel of each language was started.
+    started_at: Vec<(KernelLanguage, Instant)>,
 }
 
 /// Room for a kernel that is being started.
@@ -59,6 +65,13 @@ impl KernelPool {
         }
     }
 
+    /// The languages of which kernels were started lately: more of them are expected.
+    pub fn wanted_languages(&self) -> Vec<KernelLanguage> {
+        let state = self.lock();
+        let recent = state.started_at.iter().filter(|(_, at)| at.elapsed() < WANTED_FOR);
+        recent.map(|(language, _)| *language).collect()
+    }
+
     /// How many are alive or being started.
     pub fn count(&self) -> usize {
         let state = self.lock();
@@ -93,7 +106,10 @@ impl PooledKernels {
 impl KernelSlot<'_> {
     /// Adds the kernel.
     pub fn fill(self, kernel: &Arc<RunningKernel>) {
-        self.0.lock().live.push(Arc::downgrade(kernel));
+        let mut state = self.0.lock();
+        state.live.push(Arc::downgrade(kernel));
+        state.started_at.retain(|(language, _)| *language != kernel.language);
+        state.started_at.push((kernel.language, Instant::now()));
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::kernel::{KernelEnd, KernelHandles, RunningKernel};
 use crate::workspace::error::{EngineCode, EngineError};
-use crate::workspace::kernels::KernelLanguage;
+use crate::workspace::kernels::{KernelLanguage, first_line};
 use crate::workspace::run::{PreparedRun, ProgramReport, no_sandbox};
 use cofferdam_core::sync::input_queue::InputQueue;
 use cofferdam_core::sync::run_control::RunControl;
@@ -35,6 +35,8 @@ pub fn start(
     let control = control.map_or_else(RunControl::new, Ok).map_err(failed)?;
     let cancel = watch.cancel.clone();
     let input = Arc::new(InputQueue::with_bytes_max(REQUEST_BYTES_MAX).map_err(failed)?);
+    let written = input.write(first_line(prepared.run_dir().as_deref()).as_bytes());
+    written.map_err(|_| failed(io::Error::other("its first line was refused")))?;
     prepared.spec.stdin = StdinSource::Queue(Arc::clone(&input));
     let handles = KernelHandles { cancel: cancel.clone(), control: control.clone(), input };
     let kernel = Arc::new(RunningKernel::new(language, handles).map_err(failed)?);

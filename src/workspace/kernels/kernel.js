@@ -4,6 +4,9 @@
 // {"id": ..., "code": ..., "file": ...}. The answer follows what the code printed: a record mark on
 // stderr, then on stdout a record mark with the answer as JSON. Both marks hold the id of the
 // request, which is random, so no output is taken for one by accident.
+//
+// Before the first request the kernel prints the line `ready` and waits for {"run_dir": ...}. It may have
+// been started before anybody asked for it, so it loads nothing of the workspace until then.
 "use strict";
 {
   const fs = require("node:fs");
@@ -171,6 +174,18 @@
   // A rejection that nobody handles ends no context.
   process.on("unhandledRejection", (error) => console.error("Uncaught (in promise)", error));
   process.on("uncaughtException", (error) => console.error("Uncaught", error));
+
+  // In single bytes: what follows the line is for the stream. The read blocks, by which one sees that it
+  // waits.
+  const firstLine = () => {
+    const bytes = [];
+    const byte = Buffer.alloc(1);
+    while (fs.readSync(0, byte) > 0 && byte[0] !== 10) bytes.push(byte[0]);
+    return JSON.parse(Buffer.from(bytes).toString() || "{}");
+  };
+  writeAll(1, "ready\n");
+  const { run_dir: runDir } = firstLine();
+  if (typeof runDir === "string") process.env.RUN_DIR ??= runDir;
 
   const requests = process.stdin;
   // The code gets an empty standard input.

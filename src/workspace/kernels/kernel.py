@@ -4,7 +4,15 @@ Requests arrive on the standard input that the kernel was started with, a line o
 {"id": ..., "code": ..., "file": ...}. The answer follows what the code printed: a record mark on
 stderr, then on stdout a record mark with the answer as JSON. Both marks hold the id of the request,
 which is random, so no output is taken for one by accident.
+
+Before the first request the kernel prints the line `ready` and waits for {"run_dir": ...}. It may have been
+started before anybody asked for it, so it loads nothing of the workspace until then.
 """
+
+import sys
+
+# The directory of the workspace comes back with the first line.
+sys.path = [path for path in sys.path if path]
 
 import ast
 import asyncio
@@ -15,7 +23,6 @@ import json
 import linecache
 import os
 import signal
-import sys
 import traceback
 import types
 
@@ -42,14 +49,21 @@ class Kernel:
         self.module.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = self.module
         sys.argv = [""]
-        if "" not in sys.path:
-            sys.path.insert(0, "")
         self.loop = None
         self.images = 0
 
-    def serve(self):
+    def await_run(self):
         # Outside of a call an interrupt means nothing.
         ignore_interrupts()
+        write_all(1, b"ready\n")
+        run_dir = json.loads(self.requests.readline() or sys.exit())["run_dir"]
+        if run_dir is not None:
+            os.environ.setdefault("RUN_DIR", run_dir)
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+
+    def serve(self):
+        self.await_run()
         self.answer("", {"ready": True})
         for line in self.requests:
             try:

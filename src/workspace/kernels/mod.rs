@@ -8,4 +8,4 @@ mod tests;
 
 pub use answer::{CodeFault, CodeResult, KernelAnswer};
 pub use scanner::AnswerScanner;
-pub use source::{KernelLanguage, request_line};
+pub use source::{KernelLanguage, first_line, request_line};

@@ -32,6 +32,14 @@ impl KernelLanguage {
         }
     }
 
+    /// The name in metrics.
+    pub fn short_name(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::JavaScript => "js",
+        }
+    }
+
     /// The interpreter and its arguments. The program of the kernel is one of them: no file of the
     /// workspace can replace it.
     pub fn argv(self) -> [&'static str; 3] {
@@ -40,6 +48,11 @@ impl KernelLanguage {
             Self::JavaScript => ["node", "-e", include_str!("kernel.js")],
         }
     }
+}
+
+/// The first line to a kernel, which then reports that it is ready. Its run has the directory `run_dir`.
+pub fn first_line(run_dir: Option<&str>) -> String {
+    format!("{}\n", json!({"run_dir": run_dir}))
 }
 
 /// A request to run `code`, which tracebacks call `file`. `id` marks the answer.

@@ -48,7 +48,8 @@ impl LiveKernel {
                 }
             });
         }
-        let requests = child.stdin.take().unwrap();
+        let mut requests = child.stdin.take().unwrap();
+        requests.write_all(first_line(None).as_bytes()).unwrap();
         let mut kernel = Self { child, requests, output, asked: 0 };
         kernel.answer("").unwrap();
         kernel

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -21,12 +22,13 @@ use crate::workspace::service::span::Span;
 use crate::workspace::trees::{PlainProgram, SharedTree, TreeSandbox};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
-    ExcessOutput, Limits, NotStarted, OutputSink, RunSpec, SetupFailure, StdinSource, Watch,
+    ExcessOutput, Limits, NotStarted, OutputSink, Prestart, RunSpec, SetupFailure, StdinSource,
+    Watch,
 };
 use cofferdam_sandbox::engine::PROGRAMS_STEP;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 use cofferdam_tree::files::{
-    EntryType, FileLocation, FilesError, WorkspaceRoot, make_directory, stat,
+    EntryType, FileArea, FileLocation, FilesError, WorkspaceRoot, make_directory, stat,
 };
 
 /// Open files of one process.
@@ -40,6 +42,8 @@ const SHARED_ID: &str =
     "host uid: this workspace shares it with its forks, since the kernel is older than Linux 6.3";
 /// The step of a sandbox that enters the working directory.
 const WORKDIR_STEP: &str = "workdir";
+/// Where Python finds packages of a user, some of which it loads at its start, below `/tmp`.
+const HOME_PACKAGES: &str = "home/.local";
 
 /// What a program needs besides its request.
 #[derive(Debug)]
@@ -114,6 +118,32 @@ impl PreparedRun {
             not_own,
             egress,
         })
+    }
+
+    /// Where the program sees the directory of its run.
+    pub fn run_dir(&self) -> Option<String> {
+        self.run_dir.as_ref().map(|location| inside(&self.live, location))
+    }
+
+    /// Executes the program ahead of a request that is expected in `live`, if it is a kernel of a
+    /// workspace without variables and ways out of its own.
+    ///
+    /// # Errors
+    /// The settings are invalid.
+    pub fn expect(
+        settings: ProgramSettings,
+        live: &Arc<LiveWorkspace>,
+        base_env: &BTreeMap<String, String>,
+    ) -> Result<(), EngineError> {
+        if live.settings.sandbox != SandboxScope::Program || live.settings.network.is_some() {
+            return Ok(());
+        }
+        let tree = live.doors().share();
+        let cwd = locate(&live.root(&tree), "cwd", ".")?;
+        let spec = spec(settings, live, &cwd, None, base_env)?;
+        let source = Arc::downgrade(live) as Weak<dyn MountSource>;
+        tree.expect(PlainProgram { spec: &spec, source });
+        Ok(())
     }
 
     /// The program, as its request names it.
@@ -201,8 +231,8 @@ impl SandboxPlace<'_> {
                 let mut spec = spec(&egress)?;
                 spec.egress = egress.grant().map(EgressGrant::service);
                 let source = || Arc::downgrade(live) as Weak<dyn MountSource>;
-                let plain =
-                    (!is_interactive).then(|| PlainProgram { spec: &spec, source: source() });
+                let is_plain = |spec: &RunSpec| !is_interactive || spec.prestart.is_some();
+                let plain = is_plain(&spec).then(|| PlainProgram { spec: &spec, source: source() });
                 let sandbox = sandbox(plain)?;
                 Ok((spec, sandbox, egress))
             }
@@ -222,6 +252,16 @@ impl MountSource for LiveWorkspace {
         let view = tree.view(self.settings.path.clone(), OWN_BYTES_MAX);
         view.map(Some).map_err(|error| SetupFailure::from_words("mounts", error.to_string()))
     }
+
+    fn is_untouched(&self) -> bool {
+        let Some(tree) = self.doors().try_share() else { return false };
+        let packages = FileLocation::top(FileArea::Tmp).join(Path::new(HOME_PACKAGES));
+        matches!(stat(&self.root(&tree), &packages), Err(FilesError::NotFound { .. }))
+    }
+}
+
+fn inside(live: &LiveWorkspace, location: &FileLocation) -> String {
+    live.rule().path_inside(location).display().to_string()
 }
 
 /// Makes the directory, unless it is there.
@@ -249,9 +289,8 @@ fn spec(
     run_dir: Option<&FileLocation>,
     base_env: &BTreeMap<String, String>,
 ) -> Result<RunSpec, EngineError> {
-    let ProgramSettings { argv, skill, env, stdin, timeout, limits, .. } = settings;
-    let inside = |location| live.rule().path_inside(location);
-    let workdir = inside(cwd);
+    let ProgramSettings { argv, skill, env, stdin, timeout, limits, kernel, .. } = settings;
+    let workdir = live.rule().path_inside(cwd);
     let mut all: BTreeMap<String, String> =
         [("HOME", "/tmp/home"), ("LANG", "C.UTF-8"), ("PATH", PATH_DEFAULT), ("TMPDIR", "/tmp")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -268,16 +307,25 @@ fn spec(
         let path = if below.is_empty() { top.to_owned() } else { top.join(below) };
         all.insert(name.to_owned(), path.display().to_string());
     }
-    if let Some(run_dir) = run_dir {
-        all.insert("RUN_DIR".to_owned(), inside(run_dir).display().to_string());
+    // A kernel gets it with its first line: it may have been executed before its run.
+    if let Some(run_dir) = run_dir.filter(|_| kernel.is_none()) {
+        all.insert("RUN_DIR".to_owned(), inside(live, run_dir));
     }
     all.extend(skill.map(|skill| (ENV_SKILL_NAME.to_owned(), skill)));
+    // A variable of a client can name files that the interpreter loads before it is ready.
+    let ahead = kernel.filter(|_| live.settings.env.is_empty() && env.is_empty());
     all.extend(live.settings.env.clone());
     all.extend(env);
     let env = all.into_iter().map(|(name, value)| format!("{name}={value}"));
     let ProgramLimits { stdout_bytes, stderr_bytes, .. } = limits;
+    let argv = c_strings("args", argv)?;
+    let prestart = ahead.map(|language| Prestart {
+        argv: argv.clone(),
+        label: format!("kernel:{}", language.short_name()),
+    });
     Ok(RunSpec {
-        argv: c_strings("args", argv)?,
+        argv,
+        prestart,
         env: c_strings("env", env)?,
         workdir,
         stdin: if stdin.is_empty() { StdinSource::Null } else { StdinSource::Bytes(stdin) },

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::config::{RequestRange, RequestRanges};
 use crate::workspace::error::EngineError;
+use crate::workspace::kernels::KernelLanguage;
 use crate::workspace::request::{LimitsRequest, ProgramLimits, check_env, decode, pick};
 use cofferdam_core::job::TextEncoding;
 
@@ -56,6 +57,8 @@ pub struct ProgramSettings {
     pub limits: ProgramLimits,
     /// Whether it gets a terminal, or input while it runs.
     pub is_interactive: bool,
+    /// The language, if it is a kernel.
+    pub kernel: Option<KernelLanguage>,
 }
 
 impl RunRequest {
@@ -98,6 +101,7 @@ impl RunRequest {
             timeout: Duration::from_millis(timeout),
             limits: defaults.with(self.limits.as_ref(), ranges)?,
             is_interactive: false,
+            kernel: None,
         })
     }
 }

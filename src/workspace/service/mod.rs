@@ -30,7 +30,7 @@ pub use self::executing::ExecutionCall;
 use self::ledger::DiskLedger;
 use self::live::{LiveProgram, LiveWorkspace, WorkspaceProgram, WorkspaceUse};
 use self::registry::Kept;
-pub use self::settings::EngineSettings;
+pub use self::settings::{EngineSettings, memory_bytes};
 use self::snapshots::FirstFiles;
 use self::tally::{Tally, TallyFull};
 use super::disk::StoredSkill;
@@ -171,6 +171,20 @@ impl WorkspaceService {
     /// # Errors
     /// The request is invalid, or a limit is reached. Nothing has changed then.
     pub fn create(
+        &self,
+        owner: &TokenName,
+        request: CreateRequest,
+    ) -> Result<(WorkspaceView, bool), EngineError> {
+        let is_empty = request.snapshot.is_none();
+        let (view, is_new) = self.create_for_call(owner, request)?;
+        if is_new && is_empty {
+            self.expect_kernels(owner, view.workspace_id());
+        }
+        Ok((view, is_new))
+    }
+
+    /// As [`WorkspaceService::create`], for a call that needs the workspace at once.
+    fn create_for_call(
         &self,
         owner: &TokenName,
         request: CreateRequest,

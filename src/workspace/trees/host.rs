@@ -4,7 +4,7 @@ use std::fs::DirBuilder;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use super::lasting::HostLastingSandbox;
@@ -14,7 +14,8 @@ use super::maker::{
 };
 use super::read_only::ReadOnlyTrees;
 use crate::executor::{
-    AcquiredId, Capabilities, MountedIdentity, MountedRun, MountedView, SandboxExecutor,
+    AcquiredId, AheadRun, Capabilities, MountSource, MountedIdentity, MountedRun, MountedView,
+    SandboxExecutor,
 };
 use crate::workspace::disk::LazyEngineDir;
 use crate::workspace::error::{EngineCode, EngineError};
@@ -80,6 +81,8 @@ struct HostFrozenTree {
 struct HostSandbox {
     executor: Arc<SandboxExecutor>,
     run: Option<MountedRun>,
+    /// Where its program waits, if it was executed ahead.
+    ahead: Option<AheadRun>,
     /// None if a sandbox was prepared.
     view: Option<MountedView>,
 }
@@ -253,13 +256,21 @@ impl WorkspaceTree for HostTree {
         plain: Option<PlainProgram<'_>>,
     ) -> Result<Box<dyn TreeSandbox>, EngineError> {
         let executor = Arc::clone(&self.host.executor);
-        let run = plain.and_then(|PlainProgram { spec, source }| {
-            let identity = MountedIdentity { number: self.number, source };
-            executor.begin_mounted(identity, spec)
-        });
+        let (mut run, mut ahead) = (None, None);
+        if let Some(PlainProgram { spec, source }) = plain {
+            let identity = self.identity(source);
+            match spec.prestart {
+                Some(_) => ahead = executor.take_ahead(identity, spec),
+                None => run = executor.begin_mounted(identity, spec),
+            }
+        }
         let is_prepared = run.as_ref().is_some_and(MountedRun::is_prepared);
         let view = if is_prepared { None } else { Some(self.view(path, own_bytes_max)?) };
-        Ok(Box::new(HostSandbox { executor, run, view }))
+        Ok(Box::new(HostSandbox { executor, run, ahead, view }))
+    }
+
+    fn expect(&self, PlainProgram { spec, source }: PlainProgram<'_>) {
+        self.host.executor.expect_mounted(self.identity(source), spec);
     }
 
     fn mountable(&self) -> Option<Arc<ReadOnlyTrees>> {
@@ -316,6 +327,10 @@ impl Drop for HostTree {
 }
 
 impl HostTree {
+    fn identity(&self, source: Weak<dyn MountSource>) -> MountedIdentity {
+        MountedIdentity { number: self.number, source }
+    }
+
     fn of_chain(&self, chain: FrozenChain) -> Arc<dyn FrozenTree> {
         let (host_id, host) = (Arc::clone(&self.host_id), Arc::clone(&self.host));
         Arc::new(HostFrozenTree { chain, host_id, host })
@@ -366,9 +381,14 @@ impl TreeSandbox for HostSandbox {
         spec: RunSpec,
         retained: Retained,
         watch: &Watch,
-        sink: Option<Box<dyn OutputSink>>,
+        mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
-        let Self { executor, run, view } = *self;
+        let Self { executor, run, ahead, view } = *self;
+        if let Some(ahead) = ahead
+            && let Some(report) = executor.run_ahead(ahead, &spec, &retained, watch, &mut sink)
+        {
+            return report;
+        }
         executor.run_begun(spec, (run, view), retained, watch, sink)
     }
 }

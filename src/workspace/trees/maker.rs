@@ -161,6 +161,9 @@ pub trait WorkspaceTree: Debug + Send + Sync {
         plain: Option<PlainProgram<'_>>,
     ) -> Result<Box<dyn TreeSandbox>, EngineError>;
 
+    /// Executes the program ahead that is expected, where the host can.
+    fn expect(&self, _expected: PlainProgram<'_>) {}
+
     /// Starts a sandbox over it that lasts until `watch` is cancelled, as
     /// [`WorkspaceTree::sandbox`] makes one. `limits` bound all its programs together, which
     /// reach what `egress` lets them. It holds `retained` until it is dead.
@@ -226,7 +229,8 @@ pub trait WorkspaceTree: Debug + Send + Sync {
     fn discard_prepared(&self) -> bool;
 }
 
-/// A program without a terminal and without input, for which a sandbox may have been prepared.
+/// A program for which a sandbox may have been prepared: one without a terminal and without input, or one
+/// that may be executed ahead.
 #[derive(Debug)]
 pub struct PlainProgram<'a> {
     /// The program.

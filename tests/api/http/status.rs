@@ -26,6 +26,7 @@ fn status_agrees_with_the_start_line_and_the_doctor() {
         "draining",
         "slots",
         "standby",
+        "prestart",
         "languages",
         "enforced",
         "not_enforced",

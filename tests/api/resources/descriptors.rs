@@ -25,9 +25,9 @@ fn connections_max(service: &Service) -> f64 {
 #[test]
 fn the_server_raises_its_own_limit_of_open_files_but_not_that_of_sandboxes() {
     for (options, soft) in [
-        // 64 for the server, 32 for each of 10 runs, 24 for each of 10 prepared sandboxes, and 700.
-        ("-Sn 256", 1324),
-        ("-Sn 1324", 1324),
+        // 64 for the server, 32 for each of 10 runs, 24 for each of 10 prepared and of 10 warm sandboxes, and 700.
+        ("-Sn 256", 1564),
+        ("-Sn 1564", 1564),
         ("-Sn 2000", 2000),
     ] {
         let setup = Setup::shell()
@@ -60,7 +60,8 @@ fn more_connections_than_the_initial_limit_are_served_at_once() {
 
 #[test]
 fn a_hard_limit_that_is_too_low_is_logged_with_the_connections_it_allows() {
-    let setup = Setup::shell().env("STANDBY_MAX", "10").env("JOBS", "off").env("ENGINE", "off");
+    let setup = Setup::shell().env("STANDBY_MAX", "10").env("PRESTART", "off");
+    let setup = setup.env("JOBS", "off").env("ENGINE", "off");
     let service = setup.with_limits("-n 800").start();
     assert_eq!(limits(&service), (800, 800));
     assert_eq!(connections_max(&service), 176.0);

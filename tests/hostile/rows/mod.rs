@@ -4,6 +4,7 @@ mod cases;
 mod engine;
 mod files;
 mod kernel;
+mod prestart;
 mod processes;
 mod resources;
 mod service;
@@ -25,6 +26,7 @@ pub fn all() -> impl Iterator<Item = Row> {
         engine::egress::requests::ROWS,
         engine::evaluations::ROWS,
         cases::ROWS,
+        prestart::ROWS,
     ];
     groups.into_iter().flatten().copied()
 }

@@ -16,6 +16,7 @@ pub mod evaluations;
 pub mod exchange;
 pub mod exposition;
 pub mod host;
+pub mod prestart;
 pub mod recorded;
 pub mod service;
 pub mod shipped;

@@ -37,7 +37,7 @@ pub fn stdout_of(report: &RunReport) -> String {
         "\nstdout: {stdout}\nstderr: {}",
         report.stderr.text()
     );
-    stdout
+    stdout.into_owned()
 }
 
 /// The output of such a run, as trimmed lines.

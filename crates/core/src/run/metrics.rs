@@ -1,5 +1,7 @@
 //! Metrics of the sandbox and of the standby pool.
 
+use std::time::Duration;
+
 /// The state of the standby pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StandbyMetrics {
@@ -15,6 +17,36 @@ pub struct StandbyMetrics {
     pub dropped: u64,
     /// Failed attempts to prepare a sandbox.
     pub failed: u64,
+}
+
+/// The state of the pool of warm sandboxes, whose programs have been started ahead of their runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PrestartMetrics {
+    /// The warm sandboxes that are ready, by label.
+    pub ready: Vec<WarmSandboxes>,
+    /// The most memory that they may have together, in bytes; 0 without such a pool.
+    pub bytes_max: u64,
+    /// Warm sandboxes made since the start.
+    pub made: u64,
+    /// Warm sandboxes that a run used.
+    pub used: u64,
+    /// Warm sandboxes discarded without a run.
+    pub dropped: u64,
+    /// Programs that did not get ready.
+    pub failed: u64,
+    /// The CPU time that programs used until they were ready.
+    pub cpu: Duration,
+}
+
+/// The warm sandboxes of one label that are ready.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WarmSandboxes {
+    /// The label: a language.
+    pub label: String,
+    /// How many.
+    pub count: usize,
+    /// The memory that they had when they got ready, in bytes.
+    pub bytes: u64,
 }
 
 /// The state of the sandbox layer.

@@ -1,5 +1,6 @@
 //! A run's output: the sink that takes it as it arrives, and the captured streams.
 
+use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 
 /// One of the two output streams.
@@ -64,8 +65,10 @@ pub struct CapturedStream {
 impl CapturedStream {
     /// The kept bytes as text. U+FFFD replaces invalid UTF-8; a character that the limit cut in two
     /// is left out.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(self.whole_characters()).into_owned()
+    pub fn text(&self) -> Cow<'_, str> {
+        let bytes = self.whole_characters();
+        // The check of a large text is much faster than its conversion, which also copies it.
+        str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
     }
 
     /// The kept bytes without a character that the limit cut in two.
@@ -114,7 +117,9 @@ mod tests {
     use super::*;
 
     fn cut(bytes: &[u8]) -> String {
-        CapturedStream { bytes: bytes.to_vec(), bytes_total: 100, truncated: true }.text()
+        CapturedStream { bytes: bytes.to_vec(), bytes_total: 100, truncated: true }
+            .text()
+            .into_owned()
     }
 
     #[test]

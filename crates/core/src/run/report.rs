@@ -80,3 +80,11 @@ pub struct Enforced {
     /// `cgroup2` or `cgroup1`: the CPU quota if one is set, else CPU accounting.
     pub cpu: Option<&'static str>,
 }
+
+impl Enforced {
+    /// Whether the memory and the CPU time of each sandbox are counted. Programs are executed ahead of their runs
+    /// only then.
+    pub fn counts_usage(&self) -> bool {
+        self.memory.is_some() && self.cpu.is_some()
+    }
+}

@@ -24,6 +24,8 @@ pub enum StdinSource {
     Copied(OwnedFd),
     /// What other threads write into this queue while the program runs.
     Queue(Arc<InputQueue>),
+    /// This descriptor itself: the reading end of a pipe whose other end ends the input by closing.
+    Given(OwnedFd),
 }
 
 /// A file or directory of the host that is visible in the sandbox.
@@ -95,6 +97,15 @@ pub enum ProgramFile {
     },
 }
 
+/// A program that may be executed ahead of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prestart {
+    /// The program and its arguments.
+    pub argv: Vec<CString>,
+    /// What it is counted as in metrics: the language.
+    pub label: String,
+}
+
 /// One program to run in a sandbox.
 #[derive(Debug, Default)]
 pub struct RunSpec {
@@ -105,6 +116,9 @@ pub struct RunSpec {
     /// The command without its shell, if `argv` runs a plain command in a shell. It is executed
     /// instead of `argv` where possible.
     pub without_shell: Option<Vec<CString>>,
+    /// The program that a backend may execute instead, ahead of the run: it brings its runtime up,
+    /// reports that it is ready, and goes on as `argv` would once its input ends.
+    pub prestart: Option<Prestart>,
     /// The whole environment, `KEY=VALUE`, in the order given.
     pub env: Vec<CString>,
     /// The working directory, absolute, inside the sandbox.

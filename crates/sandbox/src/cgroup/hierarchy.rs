@@ -87,6 +87,14 @@ impl Hierarchy {
         &self.top
     }
 
+    /// The top directory as the group of a single sandbox, with its parent; `None` if it hands down
+    /// controllers of version 2, and so can hold no process.
+    pub(super) fn top_as_group(&self) -> Option<(&Arc<CgroupDirectory>, &Arc<CgroupDirectory>)> {
+        let grants = CgroupControl::ALL.into_iter().filter_map(CgroupControl::v2_controller);
+        let is_plain = !grants.into_iter().any(|control| self.delegation.grants(control));
+        is_plain.then_some((&self.own, &self.top))
+    }
+
     /// The leaf that this process lives in while the hierarchy is open.
     pub(super) fn leaf(&self) -> Option<&Path> {
         self.delegation.leaf()

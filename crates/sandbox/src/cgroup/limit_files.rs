@@ -76,6 +76,8 @@ pub(super) fn all_cpus(version: CgroupVersion) -> LimitFile {
 pub enum CpuClass {
     /// Being created by the supervisor. Callers wait for that.
     Setup,
+    /// Its program starts ahead of a run, which nobody waits for: as low as the kernel allows.
+    Prestart,
     /// Its program has begun.
     Short,
     /// Its program has used more CPU time than most runs need.
@@ -91,6 +93,7 @@ pub enum CpuClass {
 pub(super) fn cpu_weight(version: CgroupVersion, class: CpuClass) -> LimitFile {
     let percent = match class {
         CpuClass::Setup | CpuClass::Dying => 1000,
+        CpuClass::Prestart => 1,
         CpuClass::Short => 100,
         CpuClass::Long | CpuClass::Undying => 25,
     };

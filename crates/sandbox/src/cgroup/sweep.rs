@@ -74,7 +74,8 @@ pub(super) fn sweep_with(
         }
     }
     Ok(SweepReport {
-        sandboxes: sandboxes.len(),
+        // The only sandbox of its owner may be in the top directory itself.
+        sandboxes: sandboxes.len().max(usize::from(!killed.is_empty())),
         processes_killed: killed.len(),
         directories_removed,
     })

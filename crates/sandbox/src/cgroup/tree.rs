@@ -125,6 +125,12 @@ impl CgroupTree {
         SandboxGroup::create(&self.hierarchies, name, Some(limits))
     }
 
+    /// As [`CgroupTree::create`], for a tree that has no other sandbox, ever.
+    pub fn create_only(&self, name: &str, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
+        check_name("cgroup sandbox", name)?;
+        SandboxGroup::create_only(&self.hierarchies, name, limits)
+    }
+
     /// As [`CgroupTree::create`], for a sandbox whose limits are those of groups in it.
     pub fn create_unlimited(&self, name: &str) -> Result<SandboxGroup, SetupFailure> {
         check_name("cgroup sandbox", name)?;

@@ -9,6 +9,9 @@ use nix::fcntl::OFlag;
 use super::control::{CgroupControl, CgroupVersion};
 use super::directory::CgroupDirectory;
 
+/// The files of the peak of memory, by version.
+const MEMORY_PEAK_FILES: (&str, &str) = ("memory.max_usage_in_bytes", "memory.peak");
+
 /// The largest part of a usage file that is read. The needed values come first.
 const TEXT_BYTES_MAX: usize = 512;
 
@@ -58,7 +61,7 @@ impl UsageFiles {
             }
             CgroupControl::Memory => {
                 let (peak, events) = (&mut self.memory_peak, &mut self.memory_events);
-                *peak = UsageFile::open(directory, "memory.max_usage_in_bytes", "memory.peak");
+                *peak = UsageFile::open(directory, MEMORY_PEAK_FILES.0, MEMORY_PEAK_FILES.1);
                 *events = UsageFile::open(directory, "memory.oom_control", "memory.events");
             }
             CgroupControl::Processes => {
@@ -81,6 +84,16 @@ impl UsageFiles {
     pub(super) fn memory_peak(&self) -> Option<MemoryPeak> {
         let file = self.memory_peak.as_ref()?;
         file.number().map(|bytes| MemoryPeak { bytes, source: file.version })
+    }
+
+    /// Counts the peak of memory from now on, in `directory`, where the kernel can: version 2 since
+    /// Linux 6.12, for the descriptor that was written to.
+    pub(super) fn restart_memory_peak(&mut self, directory: &CgroupDirectory) {
+        let (v1, v2) = MEMORY_PEAK_FILES;
+        let Some(file) = UsageFile::open_as(directory, v1, v2, OFlag::O_RDWR) else { return };
+        if file.file.write_at(b"0", 0).is_ok() {
+            self.memory_peak = Some(file);
+        }
     }
 
     /// The number of OOM kills, if the kernel counts them, and of failed allocations.
@@ -107,12 +120,16 @@ struct UsageFile {
 
 impl UsageFile {
     fn open(directory: &CgroupDirectory, v1: &str, v2: &str) -> Option<Self> {
+        Self::open_as(directory, v1, v2, OFlag::O_RDONLY)
+    }
+
+    fn open_as(directory: &CgroupDirectory, v1: &str, v2: &str, access: OFlag) -> Option<Self> {
         let version = directory.version();
         let name = match version {
             CgroupVersion::V1 => v1,
             CgroupVersion::V2 => v2,
         };
-        let file = directory.open_file(name, OFlag::O_RDONLY).ok()?.into();
+        let file = directory.open_file(name, access).ok()?.into();
         Some(Self { file, version })
     }
 
@@ -129,6 +146,15 @@ impl UsageFile {
     fn keyed(&self, key: &str) -> Option<u64> {
         value_of(&self.text()?, key)
     }
+}
+
+/// The memory that a group uses now.
+pub(super) fn memory_now(directory: &CgroupDirectory) -> Option<u64> {
+    let file = match directory.version() {
+        CgroupVersion::V1 => "memory.usage_in_bytes",
+        CgroupVersion::V2 => "memory.current",
+    };
+    directory.read(file).ok()?.trim_end().parse().ok()
 }
 
 /// Forks refused.

@@ -7,13 +7,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, readlink};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
 use crate::files::masked_paths::MaskedPaths;
 use crate::files::root_directory::RootDirectory;
 use crate::files::sandbox_fs::SandboxFs;
 use cofferdam_core::{ProgramFile, SetupFailure};
+use cofferdam_tree::open_scoped;
 
 /// The largest program without a name, bytes: it is copied into its sandbox.
 const COPIED_BYTES_MAX: u64 = 512 << 20;
@@ -119,7 +120,7 @@ fn directory_of(root: &RootDirectory, path: &Path) -> nix::Result<Option<PathBuf
 fn look_up(root: &RootDirectory, path: &Path, flags: OFlag) -> nix::Result<Option<OwnedFd>> {
     let flags = flags | OFlag::O_PATH | OFlag::O_CLOEXEC;
     let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-    match openat2(root, path, OpenHow::new().flags(flags).resolve(resolve)) {
+    match open_scoped(root, path, OpenHow::new().flags(flags).resolve(resolve)) {
         Ok(found) => Ok(Some(found)),
         Err(
             Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ELOOP | Errno::ENAMETOOLONG,

@@ -16,6 +16,7 @@ use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 use crate::plan::rootfs::{PROGRAM, RootLayout, SkeletonEntry, SkeletonKind, c_string, strip_root};
 use crate::sys;
 use cofferdam_core::{Limits, SetupFailure};
+use cofferdam_tree::open_scoped;
 
 /// Inodes of a sandbox's skeleton, added to the tenant's limit.
 const SKELETON_INODES: u64 = 256;
@@ -107,7 +108,7 @@ impl SandboxFs {
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let created = openat2(&self.root, parent, how)
+        let created = open_scoped(&self.root, parent, how)
             .and_then(|parent| self.create_entry(parent.as_fd(), &c_string(name), make));
         match created {
             Ok(()) | Err(Errno::EEXIST) => Ok(()),

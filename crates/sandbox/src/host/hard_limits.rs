@@ -56,6 +56,14 @@ impl HardLimits {
         self.processes
     }
 
+    /// The inherited hard limit of CPU seconds.
+    pub fn cpu_seconds_hard(&self) -> u64 {
+        match self.cpu_seconds {
+            RLIM_INFINITY => RLIM_INFINITY,
+            soft => soft.saturating_add(1),
+        }
+    }
+
     /// Lowers `limits` to what can be set, and notes each change.
     pub fn clamp(self, limits: &mut Limits, notes: &mut Vec<String>) {
         for (name, wanted, hard) in [

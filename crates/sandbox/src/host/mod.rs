@@ -4,6 +4,7 @@ pub(crate) mod abandoned;
 pub(crate) mod hard_limits;
 pub(crate) mod heap;
 pub mod host_kind;
+pub(crate) mod open_hosts;
 pub mod probe;
 pub mod remedy;
 pub(crate) mod root_source;

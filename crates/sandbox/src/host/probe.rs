@@ -19,6 +19,8 @@ use cofferdam_seccomp::profile::Profile;
 
 /// The control of a complete sandbox.
 const WHOLE_SANDBOX: &str = "whole box";
+/// What makes runs begin sooner. It is no control.
+const RUNTIMES_AHEAD: &str = "runtimes ahead";
 
 /// One control and the result of its trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +101,16 @@ impl ProbeReport {
                 ProbedControl::new(found.unwrap_or_else(untried), &HostInfo::read())
             }
         };
+        self.workspaces.push(row);
+    }
+
+    /// Adds whether a service starts runtimes ahead of their runs: in words how many, or why not.
+    pub fn add_runtimes_ahead(&mut self, offered: Result<String, String>) {
+        let (status, reason) = match offered {
+            Ok(reason) => (Enforcement::Enforced, reason),
+            Err(reason) => (Enforcement::Missing, reason),
+        };
+        let row = ProbedControl { name: RUNTIMES_AHEAD, status, reason, fix: String::new() };
         self.workspaces.push(row);
     }
 

@@ -9,7 +9,6 @@ use crate::files::layers::RootLayers;
 use crate::files::masked_paths::MaskedPaths;
 use crate::files::programs::open_file;
 use crate::files::root_directory::RootDirectory;
-use crate::locks::LockFilter;
 use crate::plan::builtin_profile::builtin_profile;
 use crate::plan::rootfs;
 use crate::plan::rootfs::{RootLayout, c_string};
@@ -124,12 +123,6 @@ pub fn init_filter() -> Result<Filter, SetupFailure> {
     let profile = builtin_profile("init")
         .map_err(|error| SetupFailure::from_words("seccomp init", error.to_string()))?;
     Ok(profile.filter)
-}
-
-/// The filter for file locks that this host supports.
-pub fn lock_filter() -> Result<LockFilter, SetupFailure> {
-    LockFilter::for_this_host()
-        .map_err(|error| SetupFailure::from_words("seccomp locks", error.to_string()))
 }
 
 /// Whether this kernel has POSIX message queues.

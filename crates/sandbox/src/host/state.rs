@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -13,6 +13,9 @@ use crate::launch::unprivileged;
 
 /// Tried in this order. The second is for containers with a read-only `/run`.
 const PLACES: [&str; 2] = ["/run/cofferdam", "/tmp/.cofferdam"];
+
+/// How often a name is tried while sweeps of other processes take new files for abandoned ones.
+const REGISTER_TRIES: usize = 16;
 
 /// A directory that only this user can write to, the same for every process.
 #[derive(Debug)]
@@ -75,7 +78,23 @@ impl StateDirectory {
             Flock::lock(open_lock_file(&cradle.join("lock"))?, FlockArg::LockExclusiveNonblock)
                 .map_err(|(_, errno)| errno)?;
         fs::rename(&cradle, &directory)?;
-        Ok(Instance { id, directory, _lock: lock })
+        Ok(Instance { id, path: directory, is_file: false, lock })
+    }
+
+    /// As [`StateDirectory::register`], for an owner that needs no directory: its one file is the lock
+    /// and the record.
+    pub fn register_alone(&self) -> io::Result<Instance> {
+        for _ in 0..REGISTER_TRIES {
+            let id = random_id()?;
+            let path = self.path.join("instances").join(&id);
+            let file = open_lock_file(&path)?;
+            let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { continue };
+            // A sweep may have found the file before it was locked, and removed it.
+            if lock.metadata()?.nlink() > 0 {
+                return Ok(Instance { id, path, is_file: true, lock });
+            }
+        }
+        Err(io::ErrorKind::ResourceBusy.into())
     }
 
     /// The instances whose processes are dead. This call locks each of them, so that two sweeps
@@ -84,13 +103,16 @@ impl StateDirectory {
         let mut abandoned = Vec::new();
         for entry in fs::read_dir(self.path.join("instances"))? {
             let entry = entry?;
-            let Ok(file) = open_existing(&entry.path().join("lock")) else {
+            let is_file = entry.file_type()?.is_file();
+            let path = entry.path();
+            let file = if is_file { path.clone() } else { path.join("lock") };
+            let Ok(file) = open_existing(&file) else {
                 // It is being created or removed.
                 continue;
             };
             if let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 let id = entry.file_name().to_string_lossy().into_owned();
-                abandoned.push(Instance { id, directory: entry.path(), _lock: lock });
+                abandoned.push(Instance { id, path, is_file, lock });
             }
         }
         Ok(abandoned)
@@ -101,8 +123,10 @@ impl StateDirectory {
 #[derive(Debug)]
 pub struct Instance {
     id: String,
-    directory: PathBuf,
-    _lock: Flock<File>,
+    path: PathBuf,
+    /// Whether it is one file, which is its lock, and no directory.
+    is_file: bool,
+    lock: Flock<File>,
 }
 
 impl Instance {
@@ -111,21 +135,25 @@ impl Instance {
         &self.id
     }
 
-    /// Its directory, removed with the instance.
+    /// Its directory, removed with the instance. Nothing can be created there if it has none.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        &self.path
     }
 
     /// Records the cgroup directories that this instance uses.
     pub fn record_cgroups(&self, directories: &[PathBuf]) -> io::Result<()> {
         let lines: String =
             directories.iter().map(|path| format!("{}\n", path.display())).collect();
-        fs::write(self.directory.join("cgroups"), lines)
+        if self.is_file {
+            return self.lock.write_all_at(lines.as_bytes(), 0);
+        }
+        fs::write(self.path.join("cgroups"), lines)
     }
 
     /// The recorded cgroup directories whose names contain its id.
     pub fn recorded_cgroups(&self) -> Vec<PathBuf> {
-        let lines = fs::read_to_string(self.directory.join("cgroups")).unwrap_or_default();
+        let record = if self.is_file { self.path.clone() } else { self.path.join("cgroups") };
+        let lines = fs::read_to_string(record).unwrap_or_default();
         let named_after_us = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.to_string_lossy().contains(&self.id))
         };
@@ -134,7 +162,9 @@ impl Instance {
 
     /// Removes the record. Everything the instance created must be gone.
     pub fn unregister(&self) -> io::Result<()> {
-        match fs::remove_dir_all(&self.directory) {
+        let removed =
+            if self.is_file { fs::remove_file(&self.path) } else { fs::remove_dir_all(&self.path) };
+        match removed {
             // A sweep that opened the lock just before its owner released it claims an instance
             // that is removed already.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -203,12 +233,33 @@ mod tests {
     }
 
     #[test]
+    fn an_instance_without_a_directory_is_found_once_its_lock_is_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open_at(&place.path().join("state")).unwrap();
+        let live = state.register_alone().unwrap();
+        let dead = state.register_alone().unwrap();
+        let group = PathBuf::from(format!("/x/cofferdam-{}", dead.id()));
+        dead.record_cgroups(&[group.clone(), PathBuf::from("/x/other")]).unwrap();
+        let dead_id = dead.id().to_owned();
+        drop(dead);
+        let abandoned = state.abandoned().unwrap();
+        let ids: Vec<&str> = abandoned.iter().map(Instance::id).collect();
+        assert_eq!(ids, [dead_id.as_str()]);
+        assert_eq!(abandoned[0].recorded_cgroups(), [group]);
+        abandoned[0].unregister().unwrap();
+        drop((abandoned, live));
+        assert_eq!(state.abandoned().unwrap().len(), 1, "the one that was alive");
+    }
+
+    #[test]
     fn an_instance_can_be_unregistered_twice() {
         let place = tempfile::tempdir().unwrap();
         let state = StateDirectory::open_at(&place.path().join("state")).unwrap();
-        let instance = state.register().unwrap();
-        instance.unregister().unwrap();
-        instance.unregister().unwrap();
+        for instance in [state.register(), state.register_alone()] {
+            let instance = instance.unwrap();
+            instance.unregister().unwrap();
+            instance.unregister().unwrap();
+        }
     }
 
     #[test]

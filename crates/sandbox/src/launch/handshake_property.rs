@@ -120,6 +120,7 @@ impl ExpectedRecords {
         };
         let now = Instant::now();
         let remains = FinishedRun {
+            released: None,
             observed,
             group: GroupUsage::default(),
             rusage: Rusage::default(),

@@ -9,6 +9,7 @@ pub(crate) mod handshake;
 #[cfg(any(test, fuzzing))]
 pub mod handshake_property;
 pub(crate) mod plan_context;
+pub(crate) mod prestart;
 pub(crate) mod process;
 pub(crate) mod running;
 pub(crate) mod sandbox_host;
@@ -165,6 +166,8 @@ impl Launch {
             terminal: master,
             egress: None,
             limits: self.limits,
+            released: None,
+            locks: None,
             prepare_began: self.prepare_began,
             enforced: Enforced::default(),
             not_enforced: Vec::new(),

@@ -11,7 +11,7 @@ use crate::files::sandbox_fs::SandboxFs;
 use crate::files::unowned::UnownedTrees;
 use crate::host::hard_limits::HardLimits;
 use crate::host::root_source::{
-    SandboxRoot, has_message_queues, init_filter, last_capability, lock_filter, mountpoint,
+    SandboxRoot, has_message_queues, init_filter, last_capability, mountpoint,
 };
 use crate::landlock::Landlock;
 use crate::launch::stdio::Terminal;
@@ -115,7 +115,7 @@ impl PlanContext {
         root.show_unowned(&unowned.trees);
         Ok(Self {
             profile,
-            locks: lock_filter()?,
+            locks: LockFilter::for_this_host(),
             init_filter: init_filter()?,
             root,
             unowned: unowned.namespace,

@@ -21,7 +21,7 @@ use crate::supervise::cleanup::queue::SandboxResources;
 use crate::supervise::io::StdioPipes;
 use crate::supervise::kill_count::KillFailures;
 use crate::supervise::report::{BEFORE_PROGRAM, FinishedRun};
-use crate::supervise::{Supervised, supervise};
+use crate::supervise::{Released, Supervised, supervise};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
@@ -39,11 +39,16 @@ pub struct RunningSandbox {
     pub(crate) status: StatusPipe,
     pub(crate) release: OwnedFd,
     pub(crate) streams: StdioPipes,
+    /// The listener for file lock calls and the calls reported so far, if it was received before the
+    /// run.
+    pub(crate) locks: Option<(OwnedFd, usize)>,
     /// Our end of the terminal, if the program has one.
     pub(crate) terminal: Option<Arc<OwnedFd>>,
     /// What serves its socket, if it may reach something.
     pub(crate) egress: Option<Retained>,
     pub(crate) limits: Limits,
+    /// Since when the run counts, if its program was started before.
+    pub(crate) released: Option<Released>,
     pub(crate) prepare_began: Instant,
     pub(crate) enforced: Enforced,
     pub(crate) not_enforced: Vec<String>,
@@ -65,7 +70,11 @@ pub struct PreparedSandbox {
 
 /// Lets the program that waits at the other end of `release` begin.
 pub(crate) fn release_program(release: &OwnedFd, limits: &Limits) -> Result<(), SetupFailure> {
-    let bytes: Vec<u8> = release_words(limits).iter().flat_map(|word| word.to_ne_bytes()).collect();
+    send_words(release, release_words(limits))
+}
+
+fn send_words(release: &OwnedFd, words: [u64; RELEASE_WORDS]) -> Result<(), SetupFailure> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     send_release(release, &bytes)
 }
 
@@ -129,6 +138,11 @@ impl RunningSandbox {
         release_program(&self.release, &self.limits)
     }
 
+    /// As [`RunningSandbox::resume`], with this soft and hard limit of CPU seconds.
+    pub(crate) fn release_with(&mut self, cpu_seconds: [u64; 2]) -> Result<(), SetupFailure> {
+        send_words(&self.release, cpu_seconds)
+    }
+
     /// As [`RunningSandbox::resume`], for a sandbox that was prepared without a program.
     pub(crate) fn resume_with(&mut self, program: SentProgram) -> Result<(), SetupFailure> {
         send_release(&self.release, &program.with_limits(release_words(&self.limits)))
@@ -164,15 +178,21 @@ impl RunningSandbox {
         let (process, SandboxResources { fs, group, workspace, .. }) =
             (&live.process, &live.resources);
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
+        let tenant = fs.as_ref().map(SandboxFs::tenant);
+        let locks = match self.locks {
+            Some((listener, calls)) => LockWatch::received(listener, calls == 0, tenant),
+            None => LockWatch::new(listener_from, tenant),
+        };
         let mut parts = Supervised {
             process,
             program: None,
             group: group.as_ref(),
             status: self.status,
-            locks: LockWatch::new(listener_from, fs.as_ref().map(SandboxFs::tenant)),
+            locks,
             release: self.release.as_fd(),
             terminal: self.terminal.as_ref(),
             limits: &limits,
+            released: self.released,
         };
         let observed = supervise(&mut parts, &mut streams, watch, sink);
         // Nothing goes out any more, and what did is on record.
@@ -190,6 +210,7 @@ impl RunningSandbox {
         let has_run = observed.has_run();
         let mut remains = FinishedRun {
             observed,
+            released: self.released,
             group: group.as_ref().map(|group| group.usage(met_limits)).unwrap_or_default(),
             rusage,
             disk_full,

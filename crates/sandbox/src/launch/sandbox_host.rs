@@ -18,6 +18,7 @@ use crate::files::sandbox_fs::SandboxFs;
 use crate::files::unowned::UnownedProbe;
 use crate::files::watched_disk::WatchedDisk;
 use crate::host::abandoned::{SWEEP_WAIT, sweep_abandoned};
+use crate::host::open_hosts::{InFlightGuard, count_open};
 use crate::host::root_source::{RootSource, SandboxRoot, user_namespaces_are_doubtful};
 use crate::host::state::{Instance, StateDirectory};
 use crate::landlock::Landlock;
@@ -58,11 +59,12 @@ pub struct SandboxConfig {
     pub strict: bool,
 }
 
-/// What is created for the first sandbox while the host is still being examined.
+/// For one sandbox, its network namespace is created while the host is still being examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Prefetch {
-    Nothing,
-    NetNamespace,
+enum Purpose {
+    Service,
+    OneSandbox,
+    OnlySandbox,
 }
 
 /// Creates sandboxes on this host. Everything that does not depend on a run is looked up once, when
@@ -80,6 +82,8 @@ pub struct SandboxHost {
     pub(super) started: AtomicU64,
     not_enforced: Vec<String>,
     strict: bool,
+    is_only: bool,
+    _open: InFlightGuard,
 }
 
 impl SandboxHost {
@@ -87,7 +91,7 @@ impl SandboxHost {
     /// cannot create one is refused here, with the step that failed. On a host without user
     /// namespaces, sandboxes do without.
     pub fn open(config: SandboxConfig) -> Result<Self, SetupFailure> {
-        let mut sandbox = Self::open_untried(config, Prefetch::Nothing)?;
+        let mut sandbox = Self::open_untried(config, Purpose::Service)?;
         if let Err(with) = sandbox.try_workspace(WorkspaceFill::Own) {
             if sandbox.plans.unprivileged {
                 // Without it, a program would be root in the user namespace that owns its mounts.
@@ -105,22 +109,24 @@ impl SandboxHost {
     }
 
     /// As [`SandboxHost::open`], for a caller that creates one sandbox, which is then the trial. Only a
-    /// host that may refuse user namespaces is tried before.
-    pub fn open_for_one(config: SandboxConfig) -> Result<Self, SetupFailure> {
+    /// host that may refuse user namespaces is tried before. With `is_only` that sandbox shows no file of
+    /// the service (no layers, no certificates), and a second one fails.
+    pub fn open_for_one(config: SandboxConfig, is_only: bool) -> Result<Self, SetupFailure> {
         if user_namespaces_are_doubtful() {
-            Self::open(config)
-        } else {
-            Self::open_untried(config, Prefetch::NetNamespace)
+            return Self::open(config);
         }
+        Self::open_untried(config, if is_only { Purpose::OnlySandbox } else { Purpose::OneSandbox })
     }
 
-    fn open_untried(config: SandboxConfig, prefetch: Prefetch) -> Result<Self, SetupFailure> {
+    fn open_untried(config: SandboxConfig, purpose: Purpose) -> Result<Self, SetupFailure> {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
         let unprivileged = unprivileged::is_active()?;
         let state = StateDirectory::open().map_err(failed("state directory"))?;
         let swept = sweep_abandoned(&state).map_err(failed("sweep"))?;
-        let instance = state.register().map_err(failed("state directory"))?;
+        let is_only = purpose == Purpose::OnlySandbox;
+        let instance = if is_only { state.register_alone() } else { state.register() };
+        let instance = instance.map_err(failed("state directory"))?;
         let mut private = config.private;
         private.push(state.path().to_owned());
         let root = SandboxRoot::open(&config.root, &config.profile, &private)
@@ -130,7 +136,7 @@ impl SandboxHost {
         let probe = if unprivileged {
             UnownedProbe::impossible(trees.len())
         } else {
-            let wanted = prefetch == Prefetch::NetNamespace;
+            let wanted = purpose != Purpose::Service;
             let then = wanted.then(|| net_namespaces.prefetch_one());
             UnownedProbe::begin(trees, mount_points, then).map_err(failed("thread"))?
         };
@@ -151,6 +157,8 @@ impl SandboxHost {
             started: AtomicU64::new(0),
             not_enforced: Vec::new(),
             strict: config.strict,
+            is_only,
+            _open: count_open(),
         };
         sandbox.note_missing_controls();
         sandbox.refuse_if_strict()?;
@@ -353,7 +361,11 @@ impl SandboxHost {
     /// block the next.
     fn create_group(&self, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        self.cgroups.create(&format!("{}{number}", cgroup::SANDBOX_PREFIX), limits)
+        let name = format!("{}{number}", cgroup::SANDBOX_PREFIX);
+        if self.is_only {
+            return self.cgroups.create_only(&name, limits);
+        }
+        self.cgroups.create(&name, limits)
     }
 
     /// Creates the file system of one sandbox around a mounted workspace: for what is neither in the

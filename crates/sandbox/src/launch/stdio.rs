@@ -145,9 +145,11 @@ impl SandboxStdio {
 
 /// The program's stdin, and the feed of its pipe unless it is the null device.
 fn open_stdin(source: StdinSource) -> io::Result<(Option<StdinFeed>, OwnedFd)> {
-    if let StdinSource::Null = source {
-        return Ok((None, File::open("/dev/null")?.into()));
-    }
+    let source = match source {
+        StdinSource::Null => return Ok((None, File::open("/dev/null")?.into())),
+        StdinSource::Given(end) => return Ok((None, end)),
+        source => source,
+    };
     let (ours, theirs) = pipe_into_sandbox()?;
     Ok((Some(StdinFeed::new(source, ours)), theirs))
 }

@@ -60,6 +60,12 @@ impl LayerHost {
         self.context.stage.call("thread id", id).unwrap_or_default()
     }
 
+    /// Until this receives, nothing that is dropped from now on is unmounted.
+    #[cfg(test)]
+    pub(super) fn hold_unmounted(&self) -> std::sync::mpsc::Receiver<()> {
+        self.context.stage.settled()
+    }
+
     /// Creates the file system of a new workspace, whose sandboxes have `host_id`.
     pub fn create(
         &self,

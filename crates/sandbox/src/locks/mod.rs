@@ -16,11 +16,12 @@ mod watch;
 use std::thread;
 
 use super::sys;
-use cofferdam_seccomp::compile::CompileError;
-use cofferdam_seccomp::filter::Filter;
-use cofferdam_seccomp::locks;
+use cofferdam_seccomp::filter::{Filter, Instruction};
 pub use cofferdam_seccomp::locks::LockCalls;
-pub use watch::{LockWatch, receive_listener};
+pub use watch::{LockWatch, allow_call, receive_listener};
+
+// Compiled by the build script, as the builtin profiles are.
+include!(concat!(env!("OUT_DIR"), "/locks.rs"));
 
 /// The lock filter of the sandboxes on this host.
 #[derive(Debug, Clone)]
@@ -32,17 +33,21 @@ pub struct LockFilter {
 }
 
 impl LockFilter {
-    /// Compiles the filter that treats the calls as `calls` says.
-    pub fn new(calls: LockCalls) -> Result<Self, CompileError> {
-        Ok(Self { filter: locks::filter(calls)?, calls })
+    /// The filter that treats the calls as `calls` says.
+    pub fn new(calls: LockCalls) -> Self {
+        let program = match calls {
+            LockCalls::Watched => WATCHED,
+            LockCalls::Refused => REFUSED,
+        };
+        Self { filter: Filter { name: "locks".to_owned(), program: program.to_vec() }, calls }
     }
 
     /// The filter that asks the supervisor. If the kernel has no listeners, or a filter around this
     /// process has one already, the filter that refuses every lock.
-    pub fn for_this_host() -> Result<Self, CompileError> {
-        let watching = Self::new(LockCalls::Watched)?;
+    pub fn for_this_host() -> Self {
+        let watching = Self::new(LockCalls::Watched);
         if can_listen(&watching.filter) {
-            return Ok(watching);
+            return watching;
         }
         log::warn!("this host has no seccomp listeners for sandboxes; they get no file locks");
         Self::new(LockCalls::Refused)
@@ -62,4 +67,19 @@ fn can_listen(filter: &Filter) -> bool {
     let named = thread::Builder::new().name("try-listener".to_owned());
     let tried = named.spawn(move || sys::listen_in_this_thread(&program).is_ok());
     tried.is_ok_and(|thread| thread.join().unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_seccomp::locks;
+    use cofferdam_seccomp::syscalls::Arch;
+
+    #[test]
+    fn the_built_filters_equal_those_compiled_now() {
+        for calls in [LockCalls::Watched, LockCalls::Refused] {
+            let compiled_now = locks::filter(calls, Arch::NATIVE).unwrap();
+            assert_eq!(LockFilter::new(calls).filter, compiled_now);
+        }
+    }
 }

@@ -41,6 +41,11 @@ impl<'socket> LockWatch<'socket> {
         Self { socket: None, listener, unused: false, tenant: Some(tenant) }
     }
 
+    /// For a listener that was received already; `unused` if no call was reported on it.
+    pub fn received(listener: OwnedFd, unused: bool, tenant: Option<u32>) -> Self {
+        Self { socket: None, listener: Some(listener), unused, tenant }
+    }
+
     /// Receives the listener once the program has begun; the init sends it before.
     pub fn program_began(&mut self) -> io::Result<()> {
         if let Some(socket) = self.socket.take() {
@@ -91,6 +96,14 @@ impl<'socket> LockWatch<'socket> {
             }
         })?;
         Ok(())
+    }
+}
+
+/// Lets the call continue that `listener` reports, if it still waits.
+pub fn allow_call(listener: BorrowedFd<'_>) -> io::Result<()> {
+    match sys::next_notification(listener)? {
+        Some(call) => sys::answer_notification(listener, call.id, None),
+        None => Ok(()),
     }
 }
 

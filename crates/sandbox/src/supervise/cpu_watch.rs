@@ -24,15 +24,24 @@ static CPUS: LazyLock<u32> =
 #[derive(Debug)]
 pub struct CpuWatch {
     cpu_max: Option<Duration>,
+    /// The CPU time that does not count.
+    before: Duration,
     program_began: bool,
     is_short: bool,
     next_check: Option<Deadline>,
 }
 
 impl CpuWatch {
-    /// For a new sandbox whose processes may use `cpu_max` together.
-    pub fn new(cpu_max: Option<Duration>) -> Self {
-        let mut watch = Self { cpu_max, program_began: false, is_short: true, next_check: None };
+    /// For a new sandbox whose processes may use `cpu_max` together, or one whose program has begun
+    /// and used `before`, which does not count.
+    pub fn new(cpu_max: Option<Duration>, before: Option<Duration>) -> Self {
+        let mut watch = Self {
+            cpu_max,
+            before: before.unwrap_or_default(),
+            program_began: before.is_some(),
+            is_short: true,
+            next_check: None,
+        };
         watch.next_check = watch.pause(Duration::ZERO).map(Deadline::after);
         watch
     }
@@ -62,6 +71,7 @@ impl CpuWatch {
             // Without a CPU clock now there will be none later.
             return false;
         };
+        let used = used.saturating_sub(self.before);
         if self.is_short && used >= SHORT_RUN_CPU_MAX {
             self.is_short = false;
             group.set_cpu_class(CpuClass::Long);
@@ -99,14 +109,20 @@ mod tests {
             (Some(ms(10)), true, ms(9), Some(LIMIT_CHECK_MIN)),
             (Some(ms(60_000)), true, ms(0), Some((ms(500) / cpus).max(CLASS_CHECK_MIN))),
         ] {
-            let watch = CpuWatch { cpu_max, program_began: true, is_short, next_check: None };
+            let watch = CpuWatch {
+                cpu_max,
+                before: Duration::ZERO,
+                program_began: true,
+                is_short,
+                next_check: None,
+            };
             assert_eq!(watch.pause(used), pause, "{cpu_max:?} {is_short} {used:?}");
         }
     }
 
     #[test]
     fn without_a_cpu_clock_no_limit_is_reached_and_no_check_follows() {
-        let mut watch = CpuWatch::new(Some(Duration::ZERO));
+        let mut watch = CpuWatch::new(Some(Duration::ZERO), None);
         std::thread::sleep(watch.next_check().unwrap().remaining());
         assert!(!watch.limit_reached(None));
         assert!(watch.next_check().is_none());

@@ -13,7 +13,7 @@ pub(crate) mod report;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -59,6 +59,17 @@ pub struct Supervised<'a> {
     pub terminal: Option<&'a Arc<OwnedFd>>,
     /// The limits of the run.
     pub limits: &'a Limits,
+    /// Since when the run counts, if its program was started before.
+    pub released: Option<Released>,
+}
+
+/// What a run that goes on in a prestarted program counts from.
+#[derive(Debug, Clone, Copy)]
+pub struct Released {
+    /// When it was released.
+    pub at: Instant,
+    /// The CPU time that the sandbox had used by then.
+    pub cpu: Duration,
 }
 
 /// Supervises the sandbox until no process in it is alive; a program in a sandbox that goes on, until
@@ -73,10 +84,13 @@ pub fn supervise(
     let own = || MainProcess::FirstChildOf(parts.process);
     let main = parts.program.map_or_else(own, MainProcess::Known);
     let mut state = SuperviseLoop {
-        observed: Observation::default(),
+        observed: Observation {
+            started: parts.released.map(|released| released.at),
+            ..Observation::default()
+        },
         setup: Deadline::after(SETUP_WAIT),
         client: ClientState::of(watch),
-        cpu: CpuWatch::new(parts.limits.cpu_total_max),
+        cpu: CpuWatch::new(parts.limits.cpu_total_max, parts.released.map(|released| released.cpu)),
         controls: Controls::new(watch.control.as_ref(), Some(main), parts.release, parts.terminal),
     };
     let overflowed = thread::scope(|scope| {

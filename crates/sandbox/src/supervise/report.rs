@@ -8,6 +8,7 @@ use crate::plan::ChildPlan;
 use crate::plan::steps::Step;
 use crate::plan::steps::mount::MountStep;
 use crate::plan::steps::start::StartStep;
+use crate::supervise::Released;
 use crate::supervise::observation::Observation;
 use crate::sys::Rusage;
 use cofferdam_core::{
@@ -30,6 +31,8 @@ const NOT_DEAD: &str =
 pub struct FinishedRun {
     /// What the supervise loop learned.
     pub observed: Observation,
+    /// Since when it counts, if its program was started before.
+    pub released: Option<Released>,
     /// The usage that its cgroup reports.
     pub group: GroupUsage,
     /// The usage of its init and of all reaped processes.
@@ -99,6 +102,12 @@ impl FinishedRun {
             // A cancelled run is reported as cancelled, not as a failed sandbox.
             return Ok(at);
         }
+        if let (Some(Released { at, .. }), Some((_, ended))) = (self.released, observed.ended)
+            && ended <= at
+        {
+            let words = "the prestarted program ended before its run";
+            return Err(SetupFailure::from_words(BEFORE_PROGRAM, words).into());
+        }
         observed.started.ok_or_else(|| {
             let reason = match (observed.setup_timed_out, self.group.oom_kills) {
                 (true, _) => "took too long",
@@ -131,7 +140,8 @@ impl FinishedRun {
     }
 
     fn cpu(&self) -> Duration {
-        self.group.cpu.unwrap_or(self.rusage.cpu)
+        let before = self.released.map(|released| released.cpu).unwrap_or_default();
+        self.group.cpu.unwrap_or(self.rusage.cpu).saturating_sub(before)
     }
 
     fn usage(&self, wall: Duration) -> Usage {

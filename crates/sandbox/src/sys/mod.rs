@@ -11,6 +11,7 @@ use nix::errno::Errno;
 
 use super::landlock;
 
+pub mod limits;
 pub mod messages;
 pub mod streams;
 pub mod terminal;

@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod dir_stack;
 pub(crate) mod open_beneath;
+pub(crate) mod open_scoped;
 pub(crate) mod ordered;
 pub(crate) mod path_stack;
 pub(crate) mod prefix_filter;

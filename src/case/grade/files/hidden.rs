@@ -5,15 +5,15 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag};
 use nix::unistd::{getegid, geteuid};
 
 use crate::case::cell::FILE_BYTES_MAX;
 use crate::case::grade::grader::GradeError;
-use cofferdam_tree::Owner;
 use cofferdam_tree::files::{
     EntryType, FileArea, FileLocation, ListRange, PathRule, WorkspaceRoot, list,
 };
+use cofferdam_tree::{Owner, open_scoped};
 
 /// The most files of one directory.
 const FILES_MAX: usize = 10_000;
@@ -100,7 +100,7 @@ impl HiddenFiles {
     fn open_at(&self, path: &Path, flags: OFlag) -> Result<File, GradeError> {
         let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
         let how = OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | flags).resolve(resolve);
-        let opened: Result<OwnedFd, _> = openat2(&self.directory, path, how);
+        let opened: Result<OwnedFd, _> = open_scoped(&self.directory, path, how);
         opened.map(File::from).map_err(|errno| hidden(path, errno.desc()))
     }
 }

@@ -186,12 +186,8 @@ fn run_in_sandbox(
     sink: Box<dyn OutputSink>,
     trial: Option<&mut OverlayTrial>,
 ) -> Result<RunReport, NotStarted> {
-    let sandbox = SandboxHost::open_for_one(SandboxConfig {
-        profile,
-        root,
-        private: Vec::new(),
-        strict: false,
-    })?;
+    let config = SandboxConfig { profile, root, private: Vec::new(), strict: false };
+    let sandbox = SandboxHost::open_for_one(config, trial.is_none() && spec.egress.is_none())?;
     if let Some(trial) = trial {
         return trial.run(SandboxExecutor::new(sandbox), spec, foreground, sink);
     }

@@ -94,7 +94,7 @@ impl MixedOutput {
         let mut taken = self.lock();
         taken.end(self.bytes_max);
         let kept = &taken.kept;
-        let mut text = kept.text();
+        let mut text = kept.text().into_owned();
         if kept.truncated {
             let total = kept.bytes_total;
             text += &format!("... [truncated at {} bytes, total {total}]", self.bytes_max);

@@ -1,5 +1,6 @@
 //! The contexts of workspaces, and the blocks that they execute.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,9 @@ use crate::workspace::execute::{
     BlockEnd, CallEnd, CodeContext, ContextRequest, ContextSettings, ContextView, ExecutedBlock,
     ExecutionPlan, Interruption, PrintedOutput, RunningKernel, WhenOver, no_context, start, wait,
 };
+use crate::workspace::kernels::KernelLanguage;
 use crate::workspace::request::{LimitsRequest, ProgramLimits, check_env};
-use crate::workspace::run::ProgramSettings;
+use crate::workspace::run::{PreparedRun, ProgramSettings};
 use crate::workspace::service::WorkspaceService;
 use crate::workspace::service::live::{LiveProgram, LiveWorkspace, ProgramKind};
 use cofferdam_core::Watch;
@@ -72,6 +74,19 @@ impl WorkspaceService {
         };
         live.contexts.forget(&context.id);
         Err(refused)
+    }
+
+    /// Starts kernels of the languages that are in use ahead, for a new workspace without files of its
+    /// client.
+    pub(in crate::workspace::service) fn expect_kernels(&self, owner: &TokenName, id: &str) {
+        let Ok(Some(live)) = self.reaping.registry.find_live(owner, id) else { return };
+        for language in self.kernels.wanted_languages() {
+            let settings = kernel_settings(language, None, BTreeMap::new(), live.settings.limits);
+            let expected = PreparedRun::expect(settings, &live, &self.settings.base_env);
+            if let Err(error) = expected {
+                log::warn!("no kernel ahead: {error}");
+            }
+        }
     }
 
     /// A context of a workspace. To look for it is no use of the workspace.
@@ -199,16 +214,7 @@ impl WorkspaceService {
         let mut watch_of_kernel = Watch::of(cancel_token()?);
         let program =
             LiveProgram { kind: ProgramKind::Kernel, ..LiveProgram::of(&mut watch_of_kernel)? };
-        let settings = ProgramSettings {
-            argv: context.language.argv().map(str::to_owned).into(),
-            skill: None,
-            env,
-            cwd,
-            stdin: Vec::new(),
-            timeout: KERNEL_TIMEOUT,
-            limits: ProgramLimits { stdout_bytes: 0, stderr_bytes: 0, ..limits },
-            is_interactive: true,
-        };
+        let settings = kernel_settings(context.language, cwd, env, limits);
         let (live, retained) = (Arc::clone(live), Retained::default());
         let prepared = self.prepare_program(settings, live, None, program, retained)?;
         let kernel = start(prepared, context.language, watch_of_kernel)?;
@@ -218,6 +224,25 @@ impl WorkspaceService {
             Ok(_) => StartedKernel::Ready(kernel),
             Err(_) => StartedKernel::Ended(end),
         })
+    }
+}
+
+fn kernel_settings(
+    language: KernelLanguage,
+    cwd: Option<String>,
+    env: BTreeMap<String, String>,
+    limits: ProgramLimits,
+) -> ProgramSettings {
+    ProgramSettings {
+        argv: language.argv().map(str::to_owned).into(),
+        skill: None,
+        env,
+        cwd,
+        stdin: Vec::new(),
+        timeout: KERNEL_TIMEOUT,
+        limits: ProgramLimits { stdout_bytes: 0, stderr_bytes: 0, ..limits },
+        is_interactive: true,
+        kernel: Some(language),
     }
 }
 

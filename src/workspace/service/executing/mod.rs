@@ -113,7 +113,7 @@ impl WorkspaceService {
         } else {
             let create =
                 CreateRequest { exec_id: request.execution_id.take(), ..Default::default() };
-            let used = self.enter(owner, self.create(owner, create)?.0.workspace_id())?;
+            let used = self.enter(owner, self.create_for_call(owner, create)?.0.workspace_id())?;
             let (reaping, live) = (self.reaping.clone(), Arc::clone(used.workspace()));
             (used, Some(TemporaryWorkspace { reaping, live }))
         };
@@ -220,7 +220,7 @@ impl WorkspaceService {
         };
         let create =
             CreateRequest { exec_id: Some(exec_id), acquire: Some(true), ..Default::default() };
-        self.enter(owner, self.create(owner, create)?.0.workspace_id())
+        self.enter(owner, self.create_for_call(owner, create)?.0.workspace_id())
     }
 
     /// What executes the blocks of a stateful call.
@@ -278,6 +278,7 @@ impl WorkspaceService {
             timeout: call.plan.timeout,
             limits,
             is_interactive: false,
+            kernel: None,
         };
         let live = Arc::clone(call.used.workspace());
         let retained = Retained::of(Arc::clone(permit) as _);

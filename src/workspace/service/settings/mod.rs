@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::host_memory::memory_bytes;
+pub use self::host_memory::memory_bytes;
 use crate::config::{EngineConfig, EngineMaxima, RequestRanges, TokenMaxima};
 use crate::egress::ServiceEgress;
 use crate::workspace::disk::LazyEngineDir;

@@ -1,5 +1,6 @@
 //! Contexts: code that keeps its state, over HTTP with the real interpreters.
 
+mod ahead;
 mod turns;
 
 use std::thread;

@@ -91,7 +91,7 @@ fn assert_limits(limits: &Value) {
     assert_eq!(limits["processes"], json!([256, 256]));
     assert_eq!(limits["core"][0], limits["core"][1]);
     assert!(limits["core"][0].as_u64().is_some_and(|bytes| bytes <= 1), "{limits}");
-    // The timeout of the probe.
-    assert_eq!(limits["cpu"][0], 20);
+    // The timeout of the probe, and the second that a runtime started ahead may have used before.
+    assert!(limits["cpu"][0] == 20 || limits["cpu"][0] == 21, "{limits}");
     assert!(limits["file size"][0].as_u64().is_some_and(|bytes| bytes > 0), "{limits}");
 }

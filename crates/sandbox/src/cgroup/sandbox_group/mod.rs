@@ -50,13 +50,42 @@ impl SandboxGroup {
         name: &str,
         limits: Option<&Limits>,
     ) -> Result<Self, SetupFailure> {
+        Self::create_with(hierarchies, limits, |hierarchy| {
+            let top = hierarchy.top();
+            Ok((Arc::clone(top), Arc::new(top.make_child(name)?)))
+        })
+    }
+
+    /// As [`SandboxGroup::create`] for the only sandbox of these hierarchies: where a top directory can
+    /// hold processes, it is the group. It is removed with the sandbox.
+    pub(super) fn create_only(
+        hierarchies: &[Hierarchy],
+        name: &str,
+        limits: &Limits,
+    ) -> Result<Self, SetupFailure> {
+        Self::create_with(hierarchies, Some(limits), |hierarchy| {
+            if let Some((own, top)) = hierarchy.top_as_group() {
+                return Ok((Arc::clone(own), Arc::clone(top)));
+            }
+            let top = hierarchy.top();
+            Ok((Arc::clone(top), Arc::new(top.make_child(name)?)))
+        })
+    }
+
+    /// `place` gives the parent and the directory of the group in each hierarchy.
+    fn create_with(
+        hierarchies: &[Hierarchy],
+        limits: Option<&Limits>,
+        place: impl Fn(&Hierarchy) -> Result<(Arc<CgroupDirectory>, Arc<CgroupDirectory>), CgroupError>,
+    ) -> Result<Self, SetupFailure> {
         let mut made = Self::default();
         made.has_quota = limits.is_some_and(|limits| limits.cpus_milli_max.is_some());
         for hierarchy in hierarchies {
             let controls = hierarchy.controls().to_vec();
             if let Some(first) = controls.first() {
                 let step = first.step();
-                made.add(hierarchy.top(), name, controls).map_err(|e| failure(step, &e))?;
+                let placed = place(hierarchy).and_then(|place| made.add(place, controls));
+                placed.map_err(|e| failure(step, &e))?;
                 match limits {
                     Some(limits) => made.limit_last(limits)?,
                     None => made.add_up_last(),
@@ -68,12 +97,10 @@ impl SandboxGroup {
 
     fn add(
         &mut self,
-        top: &Arc<CgroupDirectory>,
-        name: &str,
+        (top, directory): (Arc<CgroupDirectory>, Arc<CgroupDirectory>),
         controls: Vec<CgroupControl>,
     ) -> Result<(), CgroupError> {
-        let directory = Arc::new(top.make_child(name)?);
-        let group = Group { top: Arc::clone(top), directory, controls };
+        let group = Group { top, directory, controls };
         let opened = match group.directory.version() {
             CgroupVersion::V1 => Some(group.directory.open_file("tasks", OFlag::O_WRONLY)),
             CgroupVersion::V2 => None,
@@ -154,6 +181,20 @@ impl SandboxGroup {
     /// CPU time of all processes so far: one small read.
     pub fn cpu_time(&self) -> Option<Duration> {
         self.usage_files.cpu_time()
+    }
+
+    /// The memory of the sandbox now, in bytes, if a controller counts it.
+    pub fn memory_now(&self) -> Option<u64> {
+        self.directory_for(CgroupControl::Memory).and_then(usage::memory_now)
+    }
+
+    /// Counts the peak of memory from now on, if the kernel can.
+    pub fn restart_memory_peak(&mut self) {
+        let memory =
+            self.group_for(CgroupControl::Memory).map(|group| Arc::clone(&group.directory));
+        if let Some(directory) = memory {
+            self.usage_files.restart_memory_peak(&directory);
+        }
     }
 
     /// Sends SIGKILL to every process of the sandbox. False if the groups of this host cannot reach

@@ -1,6 +1,7 @@
 //! Groups below that of a sandbox: one for its init, one for all programs, and in it one for each.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
@@ -32,7 +33,9 @@ impl SandboxGroup {
         for group in &self.groups {
             let Some(first) = group.controls.first() else { continue };
             let step = first.step();
-            let added = made.add(&group.directory, name, group.controls.clone());
+            let top = &group.directory;
+            let below = top.make_child(name).map(|below| (Arc::clone(top), Arc::new(below)));
+            let added = below.and_then(|place| made.add(place, group.controls.clone()));
             added.map_err(|error| failure(step, &error))?;
         }
         Ok(made)

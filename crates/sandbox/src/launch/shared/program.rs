@@ -273,6 +273,7 @@ impl StartedProgram {
             release: release.as_fd(),
             terminal: terminal.as_ref(),
             limits: &limits,
+            released: None,
         };
         let observed = supervise(&mut parts, &mut streams, watch, &mut sink);
         let dead_at = Instant::now();
@@ -287,6 +288,7 @@ impl StartedProgram {
             group.processes_refused += refused().saturating_sub(refused_before);
         }
         let remains = FinishedRun {
+            released: None,
             observed,
             group,
             rusage: Rusage::default(),

@@ -25,8 +25,9 @@ use cofferdam_core::weakened::{self, Wall};
 /// The kernel's unit of a limit of bytes.
 const PAGE_BYTES: u64 = 4096;
 /// How long the kernel is asked again while a file is still open for writing, and how often: a process
-/// that has just ended, or that has not yet executed its program, may be about to close it.
-const BUSY_WAIT: Duration = Duration::from_millis(500);
+/// that has just ended, or that has not yet executed its program, may be about to close it. On busy processors
+/// that takes a while.
+const BUSY_WAIT: Duration = Duration::from_secs(2);
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Where a layer has its place.
@@ -169,11 +170,18 @@ impl Layer {
         self.freeze_by(|| view.drop_unused())
     }
 
-    /// Tries until [`BUSY_WAIT`] is over, with `release` before each try but the first.
+    /// Tries until [`BUSY_WAIT`] is over, with `release` before each try but the first two.
     fn freeze_by(&self, release: impl Fn()) -> Result<(), LayerError> {
+        let freeze = || self.reconfigure("freeze layer", vec![(c"ro".into(), None)]);
+        let frozen = freeze();
+        if frozen != Err(LayerError::Busy) {
+            return frozen;
+        }
+        // A view that was dropped may still be there.
+        self.stage().settle();
         let deadline = Instant::now() + BUSY_WAIT;
         loop {
-            match self.reconfigure("freeze layer", vec![(c"ro".into(), None)]) {
+            match freeze() {
                 Err(LayerError::Busy) if Instant::now() < deadline => {
                     release();
                     thread::sleep(BUSY_PAUSE);

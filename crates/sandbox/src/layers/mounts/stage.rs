@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -39,12 +39,20 @@ pub(in crate::layers) const NOTHING: &str = "nothing";
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// What the thread that closes what was unmounted gets.
+#[derive(Debug)]
+enum Closing {
+    Mount(OwnedFd),
+    /// Tells that everything before it is closed. The thread goes on when the other has heard it.
+    Tell(SyncSender<()>),
+}
+
 /// The thread, until the last clone is dropped. Paths in its jobs are relative to its root.
 #[derive(Debug)]
 pub(in crate::layers) struct Stage {
     jobs: Sender<Job>,
     /// To the thread that closes what was unmounted: to free a large file system takes long.
-    unmounted: Sender<OwnedFd>,
+    unmounted: Sender<Closing>,
     /// Only the thread's jobs lock it.
     trees: Arc<Mutex<ChainTrees>>,
     next: AtomicU64,
@@ -67,7 +75,7 @@ impl Stage {
                 received.into_iter().for_each(|job| job());
             }
         })?;
-        start_thread("unmounted", move || closed.into_iter().for_each(drop::<OwnedFd>))?;
+        start_thread("unmounted", move || closed.into_iter().for_each(close))?;
         told.recv_timeout(CALL_WAIT).map_err(|_| no_answer("private mounts"))??;
         Ok(stage)
     }
@@ -90,6 +98,25 @@ impl Stage {
     pub(in crate::layers) fn later(&self, job: impl FnOnce() + Send + 'static) {
         // The thread ends only after `self`.
         let _ = self.jobs.send(Box::new(job));
+    }
+
+    /// Waits until all that was dropped before is unmounted. Until then an overlay keeps files in use that are removed
+    /// from its layers.
+    pub(super) fn settle(&self) {
+        if self.settled().recv_timeout(CALL_WAIT) == Err(RecvTimeoutError::Timeout) {
+            log::warn!("file systems that were unmounted are not freed after {CALL_WAIT:?}");
+        }
+    }
+
+    /// Receives when all that was dropped before is unmounted. Nothing that is dropped later is until then.
+    pub(in crate::layers) fn settled(&self) -> Receiver<()> {
+        let (tell, told) = sync_channel(0);
+        let unmounted = self.unmounted.clone();
+        self.later(move || {
+            // Without that thread everything is closed.
+            let _ = unmounted.send(Closing::Tell(tell));
+        });
+        told
     }
 
     /// A new name for a mount, which is not there yet.
@@ -152,9 +179,19 @@ impl Drop for MountName {
             let _ = fs::remove_dir(&path);
             if let Ok(mount) = mount {
                 // Without that thread it is closed here.
-                let _ = unmounted.send(mount);
+                let _ = unmounted.send(Closing::Mount(mount));
             }
         });
+    }
+}
+
+fn close(closing: Closing) {
+    match closing {
+        Closing::Mount(mount) => drop(mount),
+        Closing::Tell(tell) => {
+            // The one who waited may have given up.
+            let _ = tell.send(());
+        }
     }
 }
 

@@ -75,6 +75,32 @@ fn the_files_of_a_workspace_that_is_needed_no_more_are_frozen_without_another_la
 }
 
 #[test]
+fn a_view_that_is_unmounted_late_does_not_hinder_a_merge() {
+    if !is_root() {
+        return;
+    }
+    let mut fs = workspace();
+    for name in ["workspace/one", "workspace/two"] {
+        write(&fs, name, b"before").unwrap();
+        fs.freeze(StopCheck::never()).unwrap();
+    }
+    let view = layers().view(&fs.chain()).unwrap();
+    drop(open(view.tree(), "workspace/one").unwrap());
+    let held = layers().hold_unmounted();
+    drop(view);
+    remove(&fs, "workspace/one").unwrap();
+    remove(&fs, "workspace/two").unwrap();
+    // Longer than a file may be in use.
+    let released = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        held.recv()
+    });
+    fs.merge(StopCheck::never()).unwrap();
+    assert_eq!(released.join().unwrap(), Ok(()));
+    assert_eq!(fs.chain().depth(), 0, "one layer is left");
+}
+
+#[test]
 fn a_file_whose_first_name_is_gone_with_its_directory_does_not_hinder_a_freeze() {
     if !is_root() {
         return;

@@ -90,6 +90,12 @@ impl OutputCapture {
         }
     }
 
+    /// Reads bytes that are no part of the output: what comes before the run. None yet is
+    /// [`io::ErrorKind::WouldBlock`].
+    pub fn read_before_run(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.pipe.as_mut().map_or(Ok(0), |pipe| pipe.read(bytes))
+    }
+
     /// Reads available bytes, a bounded amount, and passes them to `sink`.
     pub fn read_available(
         &mut self,

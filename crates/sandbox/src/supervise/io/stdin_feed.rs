@@ -43,7 +43,8 @@ impl StdinFeed {
 
     fn over(source: StdinSource, pipe: PipeEnd, terminal: Option<OwnedFd>) -> Self {
         let (pending, source) = match source {
-            StdinSource::Null => (Vec::new(), None),
+            // Not fed: nothing, or what somebody else feeds.
+            StdinSource::Null | StdinSource::Given(_) => (Vec::new(), None),
             StdinSource::Bytes(bytes) => (bytes, None),
             StdinSource::Copied(fd) => (Vec::new(), Some(InputSource::File(File::from(fd)))),
             StdinSource::Queue(queue) => (Vec::new(), Some(InputSource::Queue(queue))),

@@ -1,22 +1,22 @@
-//! Counts requests that have begun and are not answered yet.
+//! Counts what has begun and not ended yet, such as requests.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use cofferdam_core::values::deadline::Deadline;
+use crate::values::deadline::Deadline;
 
 /// A count that a thread can wait on.
 #[derive(Debug, Clone, Default)]
-pub struct InFlight(Arc<RequestCount>);
+pub struct InFlight(Arc<InFlightCount>);
 
 #[derive(Debug, Default)]
-struct RequestCount {
+struct InFlightCount {
     count: Mutex<usize>,
     fell: Condvar,
 }
 
-/// One request. Dropping it decrements the count.
+/// One of them. Dropping it decrements the count.
 #[derive(Debug)]
-pub struct InFlightGuard(Arc<RequestCount>);
+pub struct InFlightGuard(Arc<InFlightCount>);
 
 impl InFlight {
     /// Increments the count.
@@ -38,7 +38,7 @@ impl InFlight {
     }
 }
 
-impl RequestCount {
+impl InFlightCount {
     fn lock(&self) -> MutexGuard<'_, usize> {
         // A count is always consistent.
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_ends_with_the_last_request_or_the_deadline() {
+    fn the_wait_ends_with_the_last_one_or_the_deadline() {
         let in_flight = InFlight::default();
         let guard = in_flight.enter();
         assert!(!in_flight.wait_none(Deadline::after(Duration::from_millis(5))));
