@@ -50,7 +50,7 @@ WALLS = seccomp user cgroup pid net unowned \
 	readonly tally whole group init \
 	allow address host sni port \
 	restored replaced compared fresh hidden clean history redacted bounded \
-	constraint agreement redaction placeholder rules canonical allowance
+	constraint agreement redaction placeholder rules canonical allowance ready
 # Most rows wait for a time limit, so two walls together take about half the time of one after the other.
 WALLS_AT_ONCE ?= 2
 WEAKENED = $(TARGET_DIR)/weakened/cofferdam

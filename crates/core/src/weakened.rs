@@ -102,6 +102,8 @@ pub enum Wall {
     Marked,
     /// The tests that were collected, each of which has to end.
     Counted,
+    /// What a program that was started ahead has to show before it gets a run.
+    Ready,
 }
 
 /// Whether this is a weakened build that runs without `wall`.
@@ -156,6 +158,7 @@ pub fn lacks(wall: Wall) -> bool {
         Wall::Canary => "canary",
         Wall::Marked => "marked",
         Wall::Counted => "counted",
+        Wall::Ready => "ready",
     };
     std::env::var_os("COFFERDAM_WITHOUT").is_some_and(|without| without == name)
 }

@@ -33,6 +33,7 @@ use crate::sys;
 use crate::sys::streams::unread_bytes;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{Limits, RunSpec, SetupFailure, StdinSource};
 
 /// The line by which a program reports that it waits.
@@ -113,6 +114,9 @@ impl WarmSandbox {
 
     /// Whether it has not moved since it was ready, as far as one can see.
     fn is_waiting(&self) -> io::Result<bool> {
+        if weakened::lacks(Wall::Ready) {
+            return Ok(true);
+        }
         let running = &self.prepared.running;
         let moved = running.status.pipe().is_none_or(is_readable);
         let outputs = [&running.streams.stdout, &running.streams.stderr];
@@ -208,7 +212,11 @@ impl RunningSandbox {
         loop {
             // Checked first: what a dead program has said can still be read.
             let dead = self.is_dead();
-            self.hear_status()?;
+            let has_begun = self.hear_status()?;
+            if has_begun && weakened::lacks(Wall::Ready) {
+                let (bytes, cpu) = self.look(bounds)?;
+                return Ok(ReadyProgram { bytes, cpu, waiting: Waiting::Unknown });
+            }
             hear(&mut self.streams.stderr, &mut Vec::new(), &[])?;
             hear(&mut self.streams.stdout, &mut said, READY)?;
             let (bytes, cpu) = self.look(bounds)?;
@@ -238,24 +246,28 @@ impl RunningSandbox {
         }
     }
 
-    fn hear_status(&mut self) -> Result<(), PrestartFault> {
+    /// Whether the program has begun meanwhile.
+    fn hear_status(&mut self) -> Result<bool, PrestartFault> {
         let failed = |error: io::Error| SetupFailure::from_io("prestart", &error);
+        let mut has_begun = false;
         while let Some(message) = self.status.next().map_err(failed)? {
             match message {
                 Message::Prepared => {}
-                Message::Ready { .. } if self.plan.watches_locks() => {
-                    // It has been sent by now.
-                    let listener = receive_listener(self.release.as_fd()).map_err(failed)?;
-                    self.locks = Some((listener, 0));
+                Message::Ready { .. } => {
+                    has_begun = true;
+                    if self.plan.watches_locks() {
+                        // It has been sent by now.
+                        let listener = receive_listener(self.release.as_fd()).map_err(failed)?;
+                        self.locks = Some((listener, 0));
+                    }
                 }
-                Message::Ready { .. } => {}
                 Message::Failed { step, errno } => {
                     return Err(SetupFailure::from_errno(self.plan.step_name(step), errno).into());
                 }
                 Message::Ended { .. } => return Err(PrestartFault::Program("it ended")),
             }
         }
-        Ok(())
+        Ok(has_begun)
     }
 
     /// Lets a call for a file lock or a socket continue. A runtime makes few; the run has the usual
