@@ -1,5 +1,7 @@
 //! What a command may use. An executor that does not enforce a control names it, and its row is not run there.
 
+use std::path::Path;
+
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 
@@ -110,6 +112,8 @@ fn a_limit_is_enforced_or_named() {
             assert!(!is_named, "{} is not named", row.control);
             let answer = by_library(cell.as_ref(), &ExecRequest::new(["sh", "-c", row.command]));
             assert!(has(&answer, wanted), "{kind:?}: {}: {answer}", row.guarantee);
+            // podman's monitor would note the end there.
+            assert!(!Path::new("oom").exists(), "{kind:?}: {} left a file", row.guarantee);
         }
     }
 }

@@ -29,6 +29,9 @@ const REPLY_WAIT: Duration = Duration::from_secs(10);
 /// How long a container may take to end and be removed.
 const END_WAIT: Duration = Duration::from_secs(60);
 const BUFFER_BYTES: usize = 64 << 10;
+/// The working directory of an engine. podman's monitor makes a file `oom` in it when a container has no memory left;
+/// nothing can be made here.
+const NOWHERE: &str = "/proc";
 
 /// A container that runs. It ends, and is removed, when this is dropped.
 #[derive(Debug)]
@@ -67,6 +70,7 @@ impl ContainerLink {
         let failed = |error: &dyn std::fmt::Display| ExecError::failed("start container", error);
         let mut client = Command::new(&engine.program)
             .args(engine.kind.run(shape)?)
+            .current_dir(NOWHERE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
