@@ -274,6 +274,11 @@ impl Own {
         self.wall.as_deref()
     }
 
+    /// A service of `setup` that lacks the same wall.
+    pub fn like(&self, setup: Setup) -> Setup {
+        lacking(setup, self.wall())
+    }
+
     /// Kills the service and all processes that it leaves.
     fn end(mut self) {
         self.service.kill();
@@ -303,6 +308,10 @@ fn setup(sentinel: &Sentinel, wall: Option<&str>, certificates: &Path) -> Setup 
         .env("ENGINE_HOSTS_ALLOW", EGRESS_ADDRESS.to_string())
         .env("EGRESS_CA_FILE", certificates)
         .with_open(&redirections);
+    lacking(setup, wall)
+}
+
+fn lacking(setup: Setup, wall: Option<&str>) -> Setup {
     match wall {
         Some(wall) => setup.env("COFFERDAM_WITHOUT", wall),
         None => setup,

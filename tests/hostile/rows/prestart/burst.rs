@@ -15,9 +15,9 @@ const BURST: usize = 50;
 const MEMORY_BYTES_MAX: u32 = 4 << 20;
 
 pub fn while_runtimes_start(target: &Target) -> Result<(), Unexercised> {
-    target.own()?;
+    let own = target.own()?;
     let prestart = format!("sleep 0.05; echo ready; {GOES_ON}");
-    let service = prestarting(&prestart)
+    let service = prestarting(own, &prestart)
         .env("STANDBY_MAX", "8")
         .env("STANDBY_MEMORY_MAX", MEMORY_BYTES_MAX.to_string())
         .env("RUN_CONCURRENCY", BURST.to_string())

@@ -17,9 +17,9 @@ const WITHOUT: &str = "its runs start without";
 /// These never get ready, which the log and the metrics say.
 #[track_caller]
 fn are_refused(target: &Target, prestarts: &[&str]) -> Result<(), Unexercised> {
-    target.own()?;
+    let own = target.own()?;
     for prestart in prestarts {
-        let service = assert_costs_no_run(prestart);
+        let service = assert_costs_no_run(own, prestart);
         wait_until(prestart, PATIENCE, || metric(&service, "boxes_failed_total") >= 1.0);
         assert_eq!(metric(&service, "boxes_used_total"), 0.0, "{prestart}");
         service.log.wait_for(WITHOUT);
@@ -33,18 +33,19 @@ pub fn forks(target: &Target) -> Result<(), Unexercised> {
                 echo ready; read line";
     are_refused(target, &["f() { f | f & f; }; f", many])?;
     // A few that wait for the run are a runtime's own. They end with it.
+    let own = target.own()?;
     let few = format!("sleep 600 & setsid sleep 600 & echo ready; {GOES_ON}");
-    let service = assert_costs_no_run(&few);
+    let service = assert_costs_no_run(own, &few);
     assert_leaves_nothing(service, &few);
     Ok(())
 }
 
 pub fn hangs(target: &Target) -> Result<(), Unexercised> {
-    target.own()?;
+    let own = target.own()?;
     for prestart in
         ["exec sleep 600", "echo ready; exec sleep 600", "echo ready; while :; do :; done"]
     {
-        let service = prestarting(prestart).start();
+        let service = prestarting(own, prestart).start();
         assert_answers(&service, prestart);
         wait_until("the program", PATIENCE, || inits(service.pid()).len() >= 2);
         assert_answers(&service, prestart);
@@ -78,9 +79,10 @@ pub fn dies(target: &Target) -> Result<(), Unexercised> {
             "no-such-program",
         ],
     )?;
+    let own = target.own()?;
     // By then it counted as ready, perhaps.
     let later = "echo ready; (sleep 0.1; kill -9 $$) & read line";
-    let service = prestarting(later).start();
+    let service = prestarting(own, later).start();
     assert_answers(&service, later);
     wait_until(later, PATIENCE, || tried(&service) >= 1.0);
     wait_until("its death", PATIENCE, || warm_sandboxes(service.pid()).is_empty());
@@ -100,6 +102,7 @@ pub fn lies(target: &Target) -> Result<(), Unexercised> {
             "(sleep 0.05; echo late) & echo ready; wait; read line",
         ],
     )?;
+    let own = target.own()?;
     // These wait, and the run finds posted files all the same.
     for trap in [
         "mkdir check; ln -s /tmp/elsewhere check/solution.py",
@@ -113,7 +116,7 @@ pub fn lies(target: &Target) -> Result<(), Unexercised> {
         "ulimit -n 32; ulimit -Hf 100000",
     ] {
         let prestart = format!("{trap}; echo ready; {GOES_ON}");
-        let service = assert_costs_no_run(&prestart);
+        let service = assert_costs_no_run(own, &prestart);
         assert_leaves_nothing(service, &prestart);
     }
     Ok(())

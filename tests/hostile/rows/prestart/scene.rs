@@ -7,17 +7,19 @@ use cofferdam_test_server::prestart::metric;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace};
 
+use crate::target::Own;
+
 /// How long a program may take on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Waits for the run, and goes on as it.
 pub const GOES_ON: &str = "while read line; do :; done; exec sh ./*/[sS]olution.* </dev/null";
 
 /// A server that starts `prestart` ahead of its runs.
-pub fn prestarting(prestart: &str) -> Setup {
+pub fn prestarting(own: &Own, prestart: &str) -> Setup {
     let prestart = prestart.replace('$', "$$");
     let makefile =
         format!(".PHONY: test prestart\ntest:\n\t{RUN_SOLUTION}\nprestart:\n\t{prestart}\n");
-    Setup::of(Workspace::empty().with("Makefile", &makefile)).env("STANDBY_MAX", "2")
+    own.like(Setup::of(Workspace::empty().with("Makefile", &makefile))).env("STANDBY_MAX", "2")
 }
 
 /// How many programs got ready, or did not.
@@ -28,8 +30,8 @@ pub fn tried(service: &Service) -> f64 {
 /// Posts runs before, while and after `prestart` is tried, which all have the answer of a run that
 /// starts its own program.
 #[track_caller]
-pub fn assert_costs_no_run(prestart: &str) -> Service {
-    let service = prestarting(prestart).start();
+pub fn assert_costs_no_run(own: &Own, prestart: &str) -> Service {
+    let service = prestarting(own, prestart).start();
     assert_answers(&service, prestart);
     wait_until(&format!("a try of {prestart}"), PATIENCE, || tried(&service) >= 1.0);
     for _ in 0..3 {
