@@ -5,10 +5,12 @@ const GOALS: &[(f64, &[&str])] = &[
     (0.25, &["python"]),
     (0.35, &["java", "js", "php", "ruby"]),
     (0.4, &["clojure", "csharp", "elixir", "kotlin", "ts"]),
+    (0.5, &["haskell"]),
 ];
 
 /// The languages whose runs need so much that fewer of them are posted at once.
-const HEAVY: &[&str] = &["clojure", "csharp", "elixir", "java", "kotlin", "ts"];
+const HEAVY: &[&str] =
+    &["clojure", "csharp", "elixir", "haskell", "java", "kotlin", "swift", "ts", "zig"];
 
 /// Runs at once, some of them in runtimes started ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
