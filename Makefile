@@ -59,7 +59,7 @@ WEAKENED = $(TARGET_DIR)/weakened/cofferdam
 # Cargo uses every core by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-kills test-overlays test-minimal test-builds bench-builds test-langs test-toolchains \
-	hostile hostile-soak weakened weakened-build demo test-examples test-metrics test-egress-clients egress-clients test-case-forgers bench bench-docs config-docs bench-langs bench-langs-docs soak \
+	hostile hostile-soak weakened weakened-build demo test-examples test-metrics test-egress-clients egress-clients test-case-forgers bench bench-peers bench-docs config-docs bench-langs bench-langs-docs soak \
 	soak-jobs soak-cases firecracker-guests fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
@@ -220,8 +220,16 @@ egress-clients: deps
 test-case-forgers: deps build ## Grade agents that forge the outcomes of tests, and again without each wall (as root)
 	CARGO=$(CARGO) python3 ci/test_case_forgers.py $(BINARY) $(TARGET_DIR)/case-forgers $(PYTEST)
 
-bench: deps build ## Compare with bare processes and other sandboxes in PAIRS, and with the goals
-	COFFERDAM_BIN=$(BINARY) $(BENCH) --bench paired
+# The sandboxes of others that are built for the bench. One that cannot be had is left out, and the report says why.
+PEERS_DIR ?= target/peers
+GO_JUDGE = github.com/criyle/go-judge/cmd/go-judge@v1.11.3
+SANDLOCK = sandlock-cli@0.9.0
+
+bench-peers: ## Build the other sandboxes that `bench` compares with
+	@CARGO=$(CARGO) APT_GET="env $(APT_GET)" benches/build_peers.sh $(PEERS_DIR) $(GO_JUDGE) $(SANDLOCK)
+
+bench: deps build bench-peers ## Compare with bare processes and other sandboxes in PAIRS, and with the goals
+	COFFERDAM_BIN=$(BINARY) PEERS_DIR=$(abspath $(PEERS_DIR)) $(BENCH) --bench paired
 
 bench-docs: bench ## Write the figures into docs/performance.md
 	$(call write_figures,figures,target/bench/bench.md)

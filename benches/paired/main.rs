@@ -18,10 +18,12 @@
 mod bare;
 mod families;
 mod goals;
+mod isolation;
 mod machine;
 mod peers;
 mod plot;
 mod report;
+mod row;
 mod runner;
 mod stats;
 

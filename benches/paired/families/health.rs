@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use cofferdam_test_server::client::Client;
 use cofferdam_test_server::service::{Service, Setup};
 
+use crate::bare;
 use crate::report::Report;
-use crate::stats::{Spread, as_millis, quantile};
+use crate::runner::Runner;
+use crate::stats::{Pairs, Spread, as_millis, millis, quantile};
 
 const BUSY_RUNS: usize = 8;
 const SLOW_CLIENTS_OF_A_KIND: usize = 200;
@@ -21,7 +23,20 @@ const PROBES_PER_PAIR: usize = 10;
 /// Measured from the first slow client; a slow head is refused two seconds later.
 const PROBING_MAX: Duration = Duration::from_secs(8);
 
+/// Clients of `/run`, and as many bare `make test` as their counterpart.
+const CLIENTS: usize = 8;
+/// Of each kind in each pair, enough for a 99th percentile.
+const DELAYS: usize = 200;
+const SLEEP: Duration = Duration::from_millis(1);
+/// Until all clients are at work.
+const LEAD_IN: Duration = Duration::from_millis(100);
+
 pub fn measure(report: &mut Report) {
+    beside_slow_clients(report);
+    over_wake_up(report);
+}
+
+fn beside_slow_clients(report: &mut Report) {
     let service = Setup::shell().start();
     let alone = probes(&service, report.pairs, Instant::now());
     let runs: Vec<Client> = (0..BUSY_RUNS).map(|_| service.live("while :; do :; done")).collect();
@@ -45,6 +60,63 @@ pub fn measure(report: &mut Report) {
     let p99 = quantile(beside.iter().copied(), 0.99);
     let value = Spread { median: p99, ..Spread::of(beside.into_iter()) };
     report.row("health_p99", p99, quantile(alone.into_iter(), 0.99), value);
+}
+
+/// What is left of `/health` when the delay is taken off that any process of a machine so busy has.
+fn over_wake_up(report: &mut Report) {
+    let service = Setup::of(bare::workspace(":", 10, 4096)).start();
+    let path = service.workspace().path();
+    let client = || {
+        let mut runner = Runner::of(&service);
+        move || _ = runner.run()
+    };
+    let health = || beside(client, || millis(|| _ = service.get("/health")));
+    let delay = || {
+        beside(|| || bare::make_test(path), || millis(|| thread::sleep(SLEEP)) - as_millis(SLEEP))
+    };
+    let mut pairs = Pairs::default();
+    for pair in 0..report.pairs {
+        let (health, delay) = if pair % 2 == 0 {
+            let health = health();
+            (health, delay())
+        } else {
+            let delay = delay();
+            (health(), delay)
+        };
+        pairs.push(health, delay);
+    }
+    report.paired("health_wake_up", &pairs);
+}
+
+/// The 99th percentile of what `probe` measures while clients work without a pause.
+fn beside<W: FnMut()>(client: impl Fn() -> W + Sync, probe: impl Fn() -> f64) -> f64 {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut work = client();
+                while !over.load(Ordering::SeqCst) {
+                    work();
+                }
+            });
+        }
+        let _over = Over(&over);
+        thread::sleep(LEAD_IN);
+        let delays = (0..DELAYS).map(|_| {
+            thread::sleep(SLEEP);
+            probe()
+        });
+        quantile(delays, 0.99)
+    })
+}
+
+/// Ends the clients, also when a probe fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 fn slow_clients(service: &Service) -> Vec<Client> {

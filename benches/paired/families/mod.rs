@@ -20,9 +20,10 @@ use crate::report::Report;
 pub type Family = (&'static str, fn(&mut Report));
 
 /// The families in order of execution; `FAMILIES` selects some.
-pub const FAMILIES: [Family; 14] = [
+pub const FAMILIES: [Family; 15] = [
     ("runs", runs::measure),
     ("exec", exec::measure),
+    ("peers", exec::peers::measure),
     ("idle", idle::measure),
     ("server_size", server_size::measure),
     ("storm", storm::measure),

@@ -1,15 +1,20 @@
 //! The report: one line on the terminal per row, and at the end JSON, Markdown and a plot.
 
+mod tables;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::goals::{self, Figure, Goal, Row, Unit};
+use crate::goals;
 use crate::machine::Machine;
 use crate::plot::{self, Series};
+use crate::row::{Figure, Goal, Row, Unit};
 use crate::stats::{Pairs, Spread};
+pub use tables::{Cell, Table, Words};
 
 /// All measurements so far.
 pub struct Report {
@@ -18,7 +23,7 @@ pub struct Report {
     rows: Vec<Measured>,
     left_out: Vec<(String, String)>,
     failed: Vec<(&'static str, String)>,
-    tables: Vec<Table>,
+    tables: Vec<Words>,
     plotted: Vec<Series>,
 }
 
@@ -35,14 +40,6 @@ impl Measured {
     fn is_met(&self) -> Option<bool> {
         self.row.goal.map(|goal| goal.is_met_by(self.value.median))
     }
-}
-
-/// How a cost grows.
-pub struct Table {
-    pub key: &'static str,
-    pub title: &'static str,
-    pub columns: &'static [&'static str],
-    pub rows: Vec<Vec<f64>>,
 }
 
 impl Report {
@@ -98,7 +95,11 @@ impl Report {
     }
 
     pub fn table(&mut self, table: Table) {
-        println!("\n{}\n{}", table.title, markdown_table(&table));
+        self.words(table.into());
+    }
+
+    pub fn words(&mut self, table: Words) {
+        println!("\n{}\n{}", table.title, table.markdown());
         self.tables.push(table);
     }
 
@@ -126,6 +127,15 @@ impl Report {
         println!("\nwritten in {}", directory.display());
     }
 
+    /// The names of the rows that were left out for each reason.
+    fn left_out_by_reason(&self) -> BTreeMap<&str, Vec<&str>> {
+        let mut reasons = BTreeMap::<&str, Vec<&str>>::new();
+        for (name, why) in &self.left_out {
+            reasons.entry(why).or_default().push(name);
+        }
+        reasons
+    }
+
     fn json(&self) -> Value {
         let rows: Vec<Value> = self.rows.iter().map(row_json).collect();
         let left_out: Vec<Value> = self
@@ -134,7 +144,7 @@ impl Report {
             .map(|(name, why)| json!({ "name": name, "reason": why }))
             .collect();
         let tables: Map<String, Value> =
-            self.tables.iter().map(|table| (table.key.to_owned(), table_json(table))).collect();
+            self.tables.iter().map(|table| (table.key.to_owned(), table.json())).collect();
         let failed: Vec<Value> =
             self.failed.iter().map(|(name, why)| json!({ "name": name, "reason": why })).collect();
         json!({
@@ -154,14 +164,14 @@ impl Report {
         for measured in &self.rows {
             text += &row_markdown(measured);
         }
-        for (name, why) in &self.left_out {
-            writeln!(text, "\nLeft out: {name}: {why}.").unwrap();
+        for (why, names) in self.left_out_by_reason() {
+            writeln!(text, "\nLeft out, because {why}: {}.", names.join("; ")).unwrap();
         }
         for (name, why) in &self.failed {
             writeln!(text, "\nMissed: {name}: {why}.").unwrap();
         }
         for table in &self.tables {
-            write!(text, "\n### {}\n\n{}", table.title, markdown_table(table)).unwrap();
+            write!(text, "\n### {}\n\n{}", table.title, table.markdown()).unwrap();
         }
         text
     }
@@ -227,29 +237,4 @@ fn row_json(measured: &Measured) -> Value {
         "goal": goal,
         "met": measured.is_met(),
     })
-}
-
-fn table_json(table: &Table) -> Value {
-    let named = |row: &Vec<f64>| {
-        let columns = table.columns.iter().zip(row);
-        let columns = columns.map(|(column, value)| ((*column).to_owned(), json!(value)));
-        Value::Object(columns.collect())
-    };
-    table.rows.iter().map(named).collect()
-}
-
-fn markdown_table(table: &Table) -> String {
-    let mut text = format!("| {} |\n", table.columns.join(" | "));
-    text += &format!("|{}\n", "---|".repeat(table.columns.len()));
-    for row in &table.rows {
-        let cells: Vec<String> = row.iter().map(|value| plain(*value)).collect();
-        writeln!(text, "| {} |", cells.join(" | ")).unwrap();
-    }
-    text
-}
-
-/// Formats whole and large numbers without decimals, and others with two.
-fn plain(value: f64) -> String {
-    let decimals = if value.fract() == 0.0 || value.abs() >= 100.0 { 0 } else { 2 };
-    format!("{value:.decimals$}")
 }

@@ -1,0 +1,46 @@
+#!/bin/sh
+# Builds the sandboxes of others that `make bench` compares with, and never fails. Afterwards DIRECTORY has bin/NAME,
+# or NAME.missing with the reason, and NAME.log. What is there at the asked version is not built again.
+#
+#     build_peers.sh DIRECTORY GO_JUDGE_MODULE@VERSION SANDLOCK_CRATE@VERSION
+set -eu
+
+mkdir -p "$1/bin"
+directory=$(cd "$1" && pwd)
+go_judge=$2 sandlock=$3
+
+# left_out NAME REASON
+left_out() {
+    echo "$2" >"$directory/$1.missing"
+    echo "no $1: $2"
+}
+# build NAME VERSION COMMAND [ARGUMENT]...: builds outside the project, whose settings are not for others.
+build() {
+    name=$1 version=$2
+    shift 2
+    [ ! -x "$directory/bin/$name" ] || [ "$(cat "$directory/$name.version" 2>/dev/null)" != "$version" ] || return 0
+    rm -f "$directory/$name.missing" "$directory/$name.version" "$directory/bin/$name"
+    if (cd / && "$@") >"$directory/$name.log" 2>&1; then
+        echo "$version" >"$directory/$name.version"
+    else
+        left_out "$name" "$version could not be fetched and built here"
+    fi
+}
+
+if command -v go >/dev/null; then
+    build go-judge "$go_judge" env GOBIN="$directory/bin" CGO_ENABLED=0 go install "$go_judge"
+else
+    left_out go-judge "there is no Go toolchain"
+fi
+
+build sandlock "$sandlock" "${CARGO:-cargo}" install --locked --root "$directory" "$sandlock"
+
+# Only as a package: its sources are in no registry of packages.
+rm -f "$directory/nsjail.missing"
+if ! command -v nsjail >/dev/null; then
+    if ! apt-cache show nsjail >/dev/null 2>&1; then
+        left_out nsjail "it is not installed, and this system has no package of it"
+    elif ! ${APT_GET:-apt-get} install -y --no-install-recommends nsjail >"$directory/nsjail.log" 2>&1; then
+        left_out nsjail "its package could not be installed"
+    fi
+fi
