@@ -2,12 +2,16 @@
 # Builds the sandboxes of others that `make bench` compares with, and never fails. Afterwards DIRECTORY has bin/NAME,
 # or NAME.missing with the reason, and NAME.log. What is there at the asked version is not built again.
 #
-#     build_peers.sh DIRECTORY GO_JUDGE_MODULE@VERSION SANDLOCK_CRATE@VERSION
+#     build_peers.sh DIRECTORY GO_JUDGE_MODULE@VERSION SANDLOCK_CRATE@VERSION NAME...
+#
+# Those that are not among the NAMEs are left out.
 set -eu
 
 mkdir -p "$1/bin"
 directory=$(cd "$1" && pwd)
 go_judge=$2 sandlock=$3
+shift 3
+asked=" $* "
 
 # left_out NAME REASON
 left_out() {
@@ -27,17 +31,26 @@ build() {
     fi
 }
 
-if command -v go >/dev/null; then
+# is_asked NAME
+is_asked() {
+    case $asked in *" $1 "*) return 0 ;; esac
+    [ -x "$directory/bin/$1" ] || left_out "$1" "it is not among PEERS"
+    return 1
+}
+
+if ! is_asked go-judge; then
+    :
+elif command -v go >/dev/null; then
     build go-judge "$go_judge" env GOBIN="$directory/bin" CGO_ENABLED=0 go install "$go_judge"
 else
     left_out go-judge "there is no Go toolchain"
 fi
 
-build sandlock "$sandlock" "${CARGO:-cargo}" install --locked --root "$directory" "$sandlock"
+! is_asked sandlock || build sandlock "$sandlock" "${CARGO:-cargo}" install --locked --root "$directory" "$sandlock"
 
 # Only as a package: its sources are in no registry of packages.
 rm -f "$directory/nsjail.missing"
-if ! command -v nsjail >/dev/null; then
+if ! command -v nsjail >/dev/null && is_asked nsjail; then
     if ! apt-cache show nsjail >/dev/null 2>&1; then
         left_out nsjail "it is not installed, and this system has no package of it"
     elif ! ${APT_GET:-apt-get} install -y --no-install-recommends nsjail >"$directory/nsjail.log" 2>&1; then
