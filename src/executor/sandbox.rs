@@ -279,7 +279,7 @@ impl SandboxExecutor {
         Ok(Some(LivePools { cold: pool.begin(PoolKey::Template(key)), warm }))
     }
 
-    /// Runs `input` in a warm sandbox; nothing if there is none that waits.
+    /// Runs `input` in a warm sandbox; `None` if no sandbox is ready.
     fn run_warm(
         &self,
         live: &LiveRun<WarmSupply>,

@@ -62,7 +62,7 @@ fn beside_slow_clients(report: &mut Report) {
     report.row("health_p99", p99, quantile(alone.into_iter(), 0.99), value);
 }
 
-/// What is left of `/health` when the delay is taken off that any process of a machine so busy has.
+/// Measures `/health` without the delay that every process has on a machine this busy.
 fn over_wake_up(report: &mut Report) {
     let service = Setup::of(bare::workspace(":", 10, 4096)).start();
     let path = service.workspace().path();

@@ -112,7 +112,7 @@ impl Process {
     }
 }
 
-/// Whether a group of the process that is none of ours bounds the resource.
+/// Whether the process is in a group of its own that limits the resource.
 fn is_bound(theirs: &str, ours: &str, resource: Resource) -> bool {
     // The files with its limit, on version 1 and on version 2.
     let (controller, files) = match resource {

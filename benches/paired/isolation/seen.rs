@@ -44,7 +44,7 @@ pub fn bounds(limit: &str) -> bool {
     limit.trim().parse().is_ok_and(|limit: u64| limit < 1 << 60)
 }
 
-/// The soft limit of a resource in `/proc/PID/limits`; `None` if there is none.
+/// The soft limit of a resource in `/proc/PID/limits`; `None` without a limit.
 pub fn process_limit(limits: &str, resource: Resource) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(resource.limit()))?;
     line.split_whitespace().next()?.parse().ok()

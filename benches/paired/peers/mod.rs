@@ -93,7 +93,7 @@ impl Peer {
     }
 }
 
-/// The binary of a peer that `make bench-peers` builds, or why there is none.
+/// The binary of a peer that `make bench-peers` builds, or the reason why it is missing.
 fn built(name: &str) -> Result<PathBuf, String> {
     let binary = directory().join("bin").join(name);
     if binary.exists() {

@@ -76,7 +76,7 @@ pub(super) fn all_cpus(version: CgroupVersion) -> LimitFile {
 pub enum CpuClass {
     /// Being created by the supervisor. Callers wait for that.
     Setup,
-    /// Its program starts ahead of a run, which nobody waits for: as low as the kernel allows.
+    /// Its program starts ahead of a run. No client waits, so the weight is the lowest that the kernel allows.
     Prestart,
     /// Its program has begun.
     Short,

@@ -77,7 +77,7 @@ struct ReadyProgram {
 pub struct PrestartBounds<'a> {
     /// Its memory, in bytes.
     pub bytes_max: u64,
-    /// Whether nobody waits for it any more.
+    /// Set when the program is no longer wanted.
     pub is_given_up: &'a AtomicBool,
 }
 
