@@ -223,11 +223,10 @@ test-case-forgers: deps build ## Grade agents that forge the outcomes of tests, 
 # The sandboxes of others that are built for the bench. One that cannot be had is left out, and the report says why.
 PEERS_DIR ?= target/peers
 PEERS ?= go-judge sandlock nsjail
-GO_JUDGE = github.com/criyle/go-judge/cmd/go-judge@v1.11.3
 SANDLOCK = sandlock-cli@0.9.0
 
 bench-peers: ## Build the other sandboxes that `bench` compares with
-	@CARGO=$(CARGO) APT_GET="env $(APT_GET)" benches/build_peers.sh $(PEERS_DIR) $(GO_JUDGE) $(SANDLOCK) $(PEERS)
+	@CARGO=$(CARGO) APT_GET="env $(APT_GET)" benches/build_peers.sh $(PEERS_DIR) $(SANDLOCK) $(PEERS)
 
 bench: deps build bench-peers ## Compare with bare processes and other sandboxes in PAIRS, and with the goals
 	COFFERDAM_BIN=$(BINARY) PEERS_DIR=$(abspath $(PEERS_DIR)) $(BENCH) --bench paired

@@ -2,15 +2,17 @@
 # Builds the sandboxes of others that `make bench` compares with, and never fails. Afterwards DIRECTORY has bin/NAME,
 # or NAME.missing with the reason, and NAME.log. What is there at the asked version is not built again.
 #
-#     build_peers.sh DIRECTORY GO_JUDGE_MODULE@VERSION SANDLOCK_CRATE@VERSION NAME...
+#     build_peers.sh DIRECTORY SANDLOCK_CRATE@VERSION NAME...
 #
 # Those that are not among the NAMEs are left out.
 set -eu
 
 mkdir -p "$1/bin"
 directory=$(cd "$1" && pwd)
-go_judge=$2 sandlock=$3
-shift 3
+# The versions of go-judge and of all that it needs, and their checksums.
+module=$(cd "$(dirname "$0")/go-judge" && pwd)
+sandlock=$2
+shift 2
 asked=" $* "
 
 # left_out NAME REASON
@@ -41,7 +43,10 @@ is_asked() {
 if ! is_asked go-judge; then
     :
 elif command -v go >/dev/null; then
-    build go-judge "$go_judge" env GOBIN="$directory/bin" CGO_ENABLED=0 go install "$go_judge"
+    package=github.com/criyle/go-judge/cmd/go-judge
+    version=$(sed -n 's|.*/criyle/go-judge \(v[^ ]*\).*|\1|p' "$module/go.mod")
+    build go-judge "$package@$version" \
+        env CGO_ENABLED=0 go build -C "$module" -mod=readonly -o "$directory/bin/go-judge" "$package"
 else
     left_out go-judge "there is no Go toolchain"
 fi

@@ -15,6 +15,8 @@ use super::{Limits, Prepared, Sandbox, WIDE, built};
 
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
+/// Of a program that is timed or observed. Go sends answers above 2 KiB in chunks, which the client does not read.
+const OUTPUT_BYTES_MAX: usize = 128;
 
 struct GoJudge {
     server: Server,
@@ -45,8 +47,8 @@ fn request(program: &[&str], limits: Limits) -> Value {
         "env": ["PATH=/usr/bin:/bin"],
         "files": [
             { "content": "" },
-            { "name": "stdout", "max": 10_240 },
-            { "name": "stderr", "max": 10_240 },
+            { "name": "stdout", "max": OUTPUT_BYTES_MAX },
+            { "name": "stderr", "max": OUTPUT_BYTES_MAX },
         ],
         "cpuLimit": nanoseconds(cpu_seconds),
         "clockLimit": nanoseconds(wall_seconds),
