@@ -5,6 +5,7 @@ argument, so nothing the solution prints, not even a child process of it, can
 come between the items.
 """
 
+import atexit
 import json
 import os
 import sys
@@ -154,6 +155,16 @@ def await_run():
     os.close(BEGIN_FD)
 
 
+def end_at_once():
+    """Ends the process. The interpreter would be taken apart object by object, which takes longer than a short check."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except Exception:
+        return  # The interpreter says so, and ends with another code.
+    os._exit(0)
+
+
 def main():
     os.set_inheritable(RESULTS_FD, False)
     if sys.argv[2:] == ["prestart"]:
@@ -170,4 +181,8 @@ def main():
         report.send()
 
 
+# The first registered is the last called: after threads and callbacks of the solution.
+atexit.register(lambda: end_at_once() if is_over else None)
+is_over = False
 main()
+is_over = True

@@ -41,6 +41,7 @@ fn prestarting(service: &Service) -> Vec<(String, Language)> {
         is_warmed
     };
     let named = std::env::var("LANGUAGES").ok();
+    assert_ne!(named.as_deref(), Some(""), "LANGUAGES is empty");
     let is_named =
         |slug: &str| named.as_ref().is_none_or(|all| all.split(' ').any(|one| one == slug));
     let available = shipped::available(service).into_iter();
