@@ -9,7 +9,8 @@ set -eu
 
 mkdir -p "$1/bin"
 directory=$(cd "$1" && pwd)
-# The versions of go-judge and of all that it needs, and their checksums.
+# The versions of go-judge and of all that it needs, and their checksums. go-sandbox is a patch release later than
+# go-judge names: not every module proxy has that one.
 module=$(cd "$(dirname "$0")/go-judge" && pwd)
 sandlock=$2
 shift 2

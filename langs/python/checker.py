@@ -156,7 +156,13 @@ def await_run():
 
 
 def end_at_once():
-    """Ends the process. The interpreter would be taken apart object by object, which takes longer than a short check."""
+    """Ends the process when all has gone well.
+
+    The interpreter would be taken apart object by object, which takes longer than a short check. So no
+    `__del__` is called, and what is in the buffers of files that the solution left open is lost.
+    """
+    if not is_over:
+        return
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -182,7 +188,7 @@ def main():
 
 
 # The first registered is the last called: after threads and callbacks of the solution.
-atexit.register(lambda: end_at_once() if is_over else None)
+atexit.register(end_at_once)
 is_over = False
 main()
 is_over = True
